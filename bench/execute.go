@@ -1,0 +1,356 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Execute runs every cell of the race over all trials and returns the report. When the run is stopped or breaks off, the report
+// holds what was measured until then and is marked partial; the error says why it broke off.
+func (r *Race) Execute(ctx context.Context, store Store, stop *Stop, w Watcher) (*Report, error) {
+	rep := &Report{Schema: Schema, Started: time.Now().UTC(), Plan: r.Settings, Warnings: slices.Clone(r.Warnings)}
+	rep.Environment.Host = Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // waits outside the measured path end with the hard stop
+		select {
+		case <-stop.hard:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+
+	var runs []*cellRun
+	for _, e := range r.Cells {
+		runs = append(runs, &cellRun{entrant: e, sum: newTally()})
+	}
+	err := r.measure(ctx, store, stop, w, rep, runs)
+	if err == nil && stop.Softly() {
+		rep.Partial = true
+	}
+	if err != nil {
+		rep.Partial = true
+		if stop.Softly() && errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}
+	for _, c := range runs {
+		rep.Cells = append(rep.Cells, c.cell(r.Scenario))
+	}
+	rep.Warnings = append(rep.Warnings, selfCheck(r, rep)...)
+	return rep, err
+}
+
+// measure connects and runs the trials, interleaved: each repetition of all cells in an order drawn from the seed.
+func (r *Race) measure(ctx context.Context, store Store, stop *Stop, w Watcher, rep *Report, runs []*cellRun) error {
+	server, err := store.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	rep.Environment.Server = server
+	if err := store.Prepare(ctx); err != nil {
+		return err
+	}
+	pool, err := store.Open(ctx, PoolConfig{Connections: r.Settings.Connections, Pipeline: r.Settings.Pipeline})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+
+	var racing []*cellRun
+	for _, c := range runs {
+		if c.entrant.NA == "" {
+			racing = append(racing, c)
+		}
+	}
+	order, of := 0, len(racing)*r.Settings.Trials
+	for n := 1; n <= r.Settings.Trials; n++ {
+		shuffled := slices.Clone(racing)
+		rng := rand.New(rand.NewPCG(r.Settings.Seed, uint64(n)))
+		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		for _, c := range shuffled {
+			if stop.Softly() {
+				return nil
+			}
+			order++
+			live := &Live{}
+			w.TrialStarts(c.entrant.Spec.Label, n, order, of, live)
+			if n == 1 {
+				if err := r.warmUp(ctx, store, pool, stop, c.entrant); err != nil {
+					return fmt.Errorf("%s: %w", c.entrant.Spec.Label, err)
+				}
+			}
+			t, err := r.trial(ctx, store, pool, stop, c, n, live)
+			if t != nil {
+				t.Order = order
+				c.trials = append(c.trials, *t)
+				w.TrialEnds(c.entrant.Spec.Label, t)
+			}
+			if err != nil {
+				return fmt.Errorf("%s, trial %d: %w", c.entrant.Spec.Label, n, err)
+			}
+		}
+	}
+	return nil
+}
+
+// warmUp races a burst's cell once with one user a connection and throws the result away, so that the first measured attempt finds
+// caches and plans as the later ones do. Closed and open modes warm up inside the trial instead.
+func (r *Race) warmUp(ctx context.Context, store Store, pool Pool, stop *Stop, e *Entrant) error {
+	if r.Settings.Mode != Burst || r.Settings.Warmup == 0 {
+		return nil
+	}
+	small := *r
+	small.Settings.Users = min(r.Settings.Users, r.Settings.Connections)
+	t, err := small.start(ctx, store, pool, stop, e, r.Settings.Seed, &Live{})
+	if err != nil {
+		return err
+	}
+	_, _, err = t.run()
+	return err
+}
+
+// start lays the tables and sessions of a trial.
+func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e *Entrant, seed uint64, live *Live) (*trial, error) {
+	s := &r.Settings
+	if err := store.Restore(ctx, r.Scenario.Fill(r.Params)); err != nil {
+		return nil, err
+	}
+	cfg := SessionConfig{Statements: e.Discipline.Statements(), Deadline: e.Retry.Deadline, LockTimeout: time.Duration(s.LockTimeout)}
+	if err := pool.Prepare(ctx, cfg); err != nil {
+		return nil, err
+	}
+	t := &trial{
+		race: r, cell: e, pool: pool, stop: stop, ctx: ctx, seed: seed,
+		picker: newPicker(r.skew, r.Params.Rows),
+		flight: make([]atomic.Int32, r.Params.Rows+1),
+	}
+	if s.Mode != Burst {
+		t.warm = time.Duration(s.Warmup)
+		if s.Duration > 0 {
+			t.end = t.warm + time.Duration(s.Duration)
+		}
+	}
+	if s.Mode == Open {
+		t.sched = schedule(s.Rate, t.end, s.Operations, seed)
+	}
+	t.rec = newRecorder(shardsFor(s.Users), s.Mode == Open, t.warm, live)
+	t.gate, _ = e.Discipline.(Gate)
+	if u, ok := e.Discipline.(Uniquer); ok {
+		t.unique = u.UniqueIsContention()
+	}
+	conns := pool.Conns()
+	t.idle = make(chan *seat, len(conns))
+	for _, c := range conns {
+		t.idle <- &seat{conn: c, sess: t.open(c)}
+	}
+	return t, nil
+}
+
+// trial races a cell once, audits it, and returns what was measured. A trial that broke off is audited as far as the database lets it.
+func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c *cellRun, n int, live *Live) (*Trial, error) {
+	t, err := r.start(ctx, store, pool, stop, c.entrant, r.Settings.Seed*1_000_003+uint64(n), live)
+	if err != nil {
+		return nil, err
+	}
+	obs, err := store.Observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cpu := cpuTime()
+	began := time.Now()
+	all, window, broke := t.run()
+	cpuUsed, wall := cpuTime()-cpu, time.Since(began)
+
+	// The audit must not be cut short by the very stop that ended the trial, or nothing measured could be judged.
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
+	defer cancel()
+	if !t.hardStopped() {
+		if err := pool.Flush(after); err != nil && broke == nil {
+			broke = err
+		}
+	}
+	side, err := obs.End(after)
+	if err != nil && broke == nil && !t.hardStopped() {
+		broke = err
+	}
+	res := &Trial{Number: n, Figures: all.figures(window, r.Settings.Mode == Open), Histograms: all.histograms(), Timeline: all.seconds}
+	res.Server = &side
+	if side.LockWaitTotal != nil {
+		w := res.Waits[waitLock.String()]
+		if w.Total == nil {
+			w.Total = side.LockWaitTotal
+			res.Waits[waitLock.String()] = w
+		}
+	}
+	res.Client.CPUSeconds = cpuUsed.Seconds()
+	res.Client.CPUShare = cpuUsed.Seconds() / wall.Seconds() / float64(runtime.NumCPU())
+
+	audit, err := r.audit(after, store, all.told)
+	if err != nil {
+		if broke == nil {
+			broke = err
+		}
+		return res, broke
+	}
+	res.Audit = audit.Counts
+	for i := range audit.Findings {
+		audit.Findings[i].Trial = n
+	}
+	res.Findings = audit.Findings
+	res.Verdict = judge(c.entrant.Claims, audit, &res.Figures)
+	c.sum.add(all)
+	return res, broke
+}
+
+// auditTimeout bounds reading the final state; a table of a million rows takes a second or two.
+const auditTimeout = time.Minute
+
+func (r *Race) audit(ctx context.Context, store Store, told *Ledger) (Audit, error) {
+	snap, err := store.Snapshot(ctx, r.Scenario.Tables())
+	if err != nil {
+		return Audit{}, fmt.Errorf("reading the final state: %w", err)
+	}
+	a := r.Scenario.Audit(r.Params, told, snap)
+	left, err := store.Leaks(ctx)
+	if err != nil {
+		return Audit{}, fmt.Errorf("looking for leaked locks: %w", err)
+	}
+	a.Check("leaked_locks", Finding{Anomaly: Leak, Count: left, Message: fmt.Sprintf("%d locks or transactions were left behind", left)})
+	return a, nil
+}
+
+// cellRun gathers a cell's trials.
+type cellRun struct {
+	entrant *Entrant
+	trials  []Trial
+	sum     *tally
+}
+
+func newTally() *tally {
+	return &tally{reasons: map[Reason]int64{}, errors: map[string]int64{}, told: newLedger()}
+}
+
+// cell folds the trials into the report's cell.
+func (c *cellRun) cell(sc Scenario) Cell {
+	e := c.entrant
+	cell := Cell{
+		Scenario: sc.Info().Name, Strategy: e.Spec.Label, Name: e.Spec.Name, Options: e.Spec.Options,
+		Claim: e.Claims, Scope: e.Info.Scope, NA: e.NA, Findings: []Finding{}, Trials: c.trials,
+	}
+	if e.Discipline != nil {
+		cell.Isolation = e.Discipline.Isolation()
+	}
+	if len(c.trials) == 0 {
+		cell.Trials = []Trial{}
+		return cell
+	}
+	mid := medianTrial(c.trials)
+	cell.Trial, cell.Figures = mid.Number, mid.Figures
+	cell.Audit = maps.Clone(mid.Audit)
+	for _, t := range c.trials {
+		for k, v := range t.Audit {
+			cell.Audit[k] = max(cell.Audit[k], v)
+		}
+		cell.Findings = mergeFindings(cell.Findings, t.Findings)
+		switch {
+		case t.Verdict == Violated || cell.Verdict == Violated:
+			cell.Verdict = Violated
+		case t.Verdict == Sound:
+			cell.Verdict = Sound
+		}
+	}
+	cell.ClaimBroken = broken(e.Claims, cell.Findings)
+	cell.Latency, cell.Waits = c.sum.distributions()
+	if cell.Uncorrected != nil {
+		cell.Uncorrected = byOutcome(&c.sum.uncorrected)
+	}
+	if w, ok := mid.Waits["lock"]; ok && cell.Waits["lock"].Total == nil {
+		cell.Waits["lock"] = w
+	}
+	cell.Intervals = intervals(c.trials)
+	return cell
+}
+
+// mergeFindings adds a trial's findings: one an anomaly, with the worst trial's count.
+func mergeFindings(all, more []Finding) []Finding {
+	for _, f := range more {
+		i := slices.IndexFunc(all, func(g Finding) bool { return g.Anomaly == f.Anomaly })
+		switch {
+		case i < 0:
+			all = append(all, f)
+		case f.Count > all[i].Count:
+			all[i] = f
+		}
+	}
+	return all
+}
+
+// medianTrial returns the trial with the median goodput (the lower one of two).
+func medianTrial(trials []Trial) *Trial {
+	order := make([]*Trial, len(trials))
+	for i := range trials {
+		order[i] = &trials[i]
+	}
+	slices.SortStableFunc(order, func(a, b *Trial) int { return cmp.Compare(value(a.Goodput), value(b.Goodput)) })
+	return order[(len(order)-1)/2]
+}
+
+func value(p *float64) float64 {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+// intervals returns the 95 % intervals over trials of the figures that are compared.
+func intervals(trials []Trial) map[string]Interval {
+	figures := map[string]func(*Trial) *float64{
+		"goodput":       func(t *Trial) *float64 { return t.Goodput },
+		"throughput":    func(t *Trial) *float64 { return t.Throughput },
+		"conflict_rate": func(t *Trial) *float64 { return t.ConflictRate },
+		"amplification": func(t *Trial) *float64 { return t.Amplification },
+		"p50_ms":        func(t *Trial) *float64 { return t.Latency[Confirmed.String()].P50 },
+		"p95_ms":        func(t *Trial) *float64 { return t.Latency[Confirmed.String()].P95 },
+		"p99_ms":        func(t *Trial) *float64 { return t.Latency[Confirmed.String()].P99 },
+	}
+	m := map[string]Interval{}
+	for name, of := range figures {
+		var xs []float64
+		for i := range trials {
+			if v := of(&trials[i]); v != nil {
+				xs = append(xs, *v)
+			}
+		}
+		if iv, ok := medianInterval(xs); ok {
+			m[name] = iv
+		}
+	}
+	return m
+}
+
+// medianInterval returns the order-statistic interval that holds the median with at least 95 % confidence: the widest k such that
+// at most k-1 of n fair coins showing heads has a probability of 2.5 %. Below six values there is none.
+func medianInterval(xs []float64) (Interval, bool) {
+	n := len(xs)
+	slices.Sort(xs)
+	k, tail, p := 0, 0.0, math.Pow(0.5, float64(n)) // p: probability of exactly k heads
+	for tail+p <= 0.025 {
+		tail += p
+		p *= float64(n-k) / float64(k+1)
+		k++
+	}
+	if k == 0 {
+		return Interval{}, false
+	}
+	return Interval{Low: xs[k-1], High: xs[n-k], Trials: n}, true
+}

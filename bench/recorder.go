@@ -1,0 +1,353 @@
+package bench
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// histogram records durations in µs from 1 µs to 1 h with three significant digits. What is longer is not clamped: the true maximum is
+// kept beside the buckets.
+type histogram struct {
+	h    *hdrhistogram.Histogram
+	max  time.Duration
+	sum  time.Duration
+	over int64 // longer than the buckets reach
+}
+
+const histogramTop = int64(time.Hour / time.Microsecond)
+
+func (h *histogram) record(d time.Duration) {
+	if h.h == nil { // a histogram weighs 190 kB: one that nothing is recorded in is never made
+		h.h = hdrhistogram.New(1, histogramTop, 3)
+	}
+	h.sum += d
+	h.max = max(h.max, d)
+	if err := h.h.RecordValue((d + 500*time.Nanosecond).Microseconds()); err != nil {
+		h.over++
+		_ = h.h.RecordValue(histogramTop)
+	}
+}
+
+func (h *histogram) merge(o *histogram) {
+	if o.h == nil {
+		return
+	}
+	if h.h == nil {
+		h.h = hdrhistogram.New(1, histogramTop, 3)
+	}
+	h.h.Merge(o.h)
+	h.max = max(h.max, o.max)
+	h.sum += o.sum
+	h.over += o.over
+}
+
+func (h *histogram) reset() {
+	if h.h != nil {
+		h.h.Reset()
+	}
+	h.max, h.sum, h.over = 0, 0, 0
+}
+
+func (h *histogram) count() int64 {
+	if h.h == nil {
+		return 0
+	}
+	return h.h.TotalCount()
+}
+
+// quantile returns the q-th percentile (0 to 100); a percentile among the values beyond the buckets is the maximum.
+func (h *histogram) quantile(q float64) time.Duration {
+	v := time.Duration(h.h.ValueAtQuantile(q)) * time.Microsecond
+	if h.over > 0 && v >= time.Hour {
+		return h.max
+	}
+	return min(v, h.max)
+}
+
+func (h *histogram) percentiles() Percentiles {
+	n := h.count()
+	p := Percentiles{Count: n}
+	if n == 0 {
+		return p
+	}
+	at := func(q float64) *float64 { return ptr(ms(h.quantile(q))) }
+	p.Mean = ptr(float64(h.sum.Microseconds()) / 1000 / float64(n))
+	p.P50, p.P90, p.P95, p.P99, p.P999 = at(50), at(90), at(95), at(99), at(99.9)
+	p.Max = ptr(ms(h.max))
+	return p
+}
+
+// encode returns the histogram in HdrHistogram's V2 compressed base64 form; "" if nothing was recorded.
+func (h *histogram) encode() string {
+	if h.count() == 0 {
+		return ""
+	}
+	b, err := h.h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// waitKind is what a user may wait for.
+type waitKind int
+
+const (
+	waitPool waitKind = iota
+	waitLock
+	waitBackoff
+	waitLag
+	waitKinds
+)
+
+func (k waitKind) String() string { return [...]string{"pool", "lock", "backoff", "lag"}[k] }
+
+// tally is everything one shard of a trial counts.
+type tally struct {
+	mu          sync.Mutex
+	latency     [outcomes]histogram // from the due time in open mode, else from the start
+	uncorrected [outcomes]histogram // from the start; open mode only
+	waits       [waitKinds]histogram
+	count       [outcomes]int64
+	contention  [contentions]int64
+	attempts    int64
+	contended   int64
+	reasons     map[Reason]int64
+	errors      map[string]int64
+	seconds     []Second
+	told        *Ledger
+	last        time.Duration // the latest end of a measured operation
+}
+
+// maxErrors bounds how many different texts of failures are kept.
+const maxErrors = 8
+
+// recorder keeps a trial's figures in shards, each behind its own mutex: an uncontended lock costs less than merging one histogram
+// for each of a hundred thousand users.
+type recorder struct {
+	shards []*tally
+	open   bool
+	warm   time.Duration // operations due earlier are not measured, though they are audited
+	live   *Live
+}
+
+// Live holds the counters that a progress display reads while a trial runs.
+type Live struct {
+	Finished   atomic.Int64
+	Confirmed  atomic.Int64
+	Attempts   atomic.Int64
+	Contention atomic.Int64
+}
+
+func newRecorder(shards int, open bool, warm time.Duration, live *Live) *recorder {
+	r := &recorder{open: open, warm: warm, live: live}
+	for range shards {
+		r.shards = append(r.shards, &tally{reasons: map[Reason]int64{}, errors: map[string]int64{}, told: newLedger()})
+	}
+	return r
+}
+
+// done is one finished operation with what it spent.
+type done struct {
+	told       Told
+	due        time.Duration // since the trial began
+	contention [contentions]int32
+	waits      [waitKinds]time.Duration
+	waited     [waitKinds]bool
+	contended  bool
+	err        error
+}
+
+func (r *recorder) record(shard int, d *done) {
+	t := r.shards[shard%len(r.shards)]
+	measured := d.due >= r.warm
+	var lost int64
+	for _, n := range d.contention {
+		lost += int64(n)
+	}
+	t.mu.Lock()
+	t.told.add(d.told)
+	if measured {
+		t.measure(d, lost, r.open, r.warm)
+	}
+	t.mu.Unlock()
+	if !measured {
+		return
+	}
+	r.live.Finished.Add(1)
+	r.live.Attempts.Add(int64(d.told.Attempts))
+	if lost > 0 {
+		r.live.Contention.Add(lost)
+	}
+	if d.told.Outcome == Confirmed {
+		r.live.Confirmed.Add(1)
+	}
+}
+
+func (t *tally) measure(d *done, lost int64, open bool, warm time.Duration) {
+	o := d.told.Outcome
+	t.count[o]++
+	t.attempts += int64(d.told.Attempts)
+	for k, n := range d.contention {
+		t.contention[k] += int64(n)
+	}
+	if d.contended {
+		t.contended++
+	}
+	if open {
+		t.latency[o].record(d.told.End - d.due)
+		t.uncorrected[o].record(d.told.End - d.told.Start)
+	} else {
+		t.latency[o].record(d.told.End - d.told.Start)
+	}
+	for k := range d.waits {
+		if d.waited[k] {
+			t.waits[k].record(d.waits[k])
+		}
+	}
+	if o == Rejected {
+		t.reasons[d.told.Reason]++
+	}
+	if d.err != nil {
+		text := d.err.Error()
+		if _, seen := t.errors[text]; !seen && len(t.errors) >= maxErrors {
+			text = "other errors"
+		}
+		t.errors[text]++
+	}
+	t.last = max(t.last, d.told.End)
+	s := int((d.told.End - warm) / time.Second)
+	for len(t.seconds) <= s {
+		t.seconds = append(t.seconds, Second{})
+	}
+	t.seconds[s].Finished++
+	t.seconds[s].Contention += lost
+	if o == Confirmed {
+		t.seconds[s].Confirmed++
+	}
+}
+
+// merged adds up all shards; the recorder must be at rest.
+func (r *recorder) merged() *tally {
+	all := &tally{reasons: map[Reason]int64{}, errors: map[string]int64{}, told: newLedger()}
+	for _, s := range r.shards {
+		all.add(s)
+		all.told.merge(s.told)
+	}
+	all.told.sort()
+	return all
+}
+
+// add adds another tally's figures, but not what users were told.
+func (t *tally) add(s *tally) {
+	for o := range s.count {
+		t.count[o] += s.count[o]
+		t.latency[o].merge(&s.latency[o])
+		t.uncorrected[o].merge(&s.uncorrected[o])
+	}
+	for k := range s.contention {
+		t.contention[k] += s.contention[k]
+	}
+	for k := range s.waits {
+		t.waits[k].merge(&s.waits[k])
+	}
+	t.attempts += s.attempts
+	t.contended += s.contended
+	for k, n := range s.reasons {
+		t.reasons[k] += n
+	}
+	for k, n := range s.errors {
+		t.errors[k] += n
+	}
+	t.last = max(t.last, s.last)
+	for i, sec := range s.seconds {
+		if i == len(t.seconds) {
+			t.seconds = append(t.seconds, Second{})
+		}
+		t.seconds[i].Finished += sec.Finished
+		t.seconds[i].Confirmed += sec.Confirmed
+		t.seconds[i].Contention += sec.Contention
+	}
+}
+
+// figures computes what the report says of a tally. window is the measured time.
+func (t *tally) figures(window time.Duration, open bool) Figures {
+	f := Figures{
+		Attempts: t.attempts, Contended: t.contended, DurationS: window.Seconds(),
+		Outcomes: map[string]int64{}, Contention: map[string]int64{}, Audit: map[string]int64{},
+	}
+	for _, o := range Outcomes() {
+		f.Outcomes[o.String()] = t.count[o]
+		f.Operations += t.count[o]
+	}
+	var lost int64
+	for _, k := range Contentions() {
+		f.Contention[k.String()] = t.contention[k]
+		lost += t.contention[k]
+	}
+	f.Retries = max(0, t.attempts-f.Operations)
+	for k, n := range t.reasons {
+		if f.Reasons == nil {
+			f.Reasons = map[string]int64{}
+		}
+		f.Reasons[string(k)] = n
+	}
+	if len(t.errors) > 0 {
+		f.Errors = t.errors
+	}
+	confirmed := t.count[Confirmed]
+	if t.attempts > 0 {
+		f.ConflictRate = ptr(float64(lost) / float64(t.attempts))
+	}
+	if confirmed > 0 {
+		f.Amplification = ptr(float64(t.attempts) / float64(confirmed))
+	}
+	if window > 0 {
+		f.Throughput = ptr(float64(f.Operations) / window.Seconds())
+		f.Goodput = ptr(float64(confirmed) / window.Seconds())
+	}
+	f.Latency, f.Waits = t.distributions()
+	if open {
+		f.Uncorrected = byOutcome(&t.uncorrected)
+	}
+	return f
+}
+
+func (t *tally) distributions() (map[string]Percentiles, map[string]Wait) {
+	waits := map[string]Wait{}
+	for k := range waitKinds {
+		h := &t.waits[k]
+		if n := h.count(); n > 0 {
+			waits[k.String()] = Wait{P50: ptr(ms(h.quantile(50))), P99: ptr(ms(h.quantile(99))), Total: ptr(h.sum.Seconds())}
+		}
+	}
+	return byOutcome(&t.latency), waits
+}
+
+func byOutcome(hs *[outcomes]histogram) map[string]Percentiles {
+	m := map[string]Percentiles{}
+	var all histogram
+	for _, o := range Outcomes() {
+		if hs[o].count() > 0 {
+			m[o.String()] = hs[o].percentiles()
+			all.merge(&hs[o])
+		}
+	}
+	m["all"] = all.percentiles()
+	return m
+}
+
+func (t *tally) histograms() map[string]string {
+	m := map[string]string{}
+	for _, o := range Outcomes() {
+		if s := t.latency[o].encode(); s != "" {
+			m[o.String()] = s
+		}
+	}
+	return m
+}

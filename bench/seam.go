@@ -1,0 +1,319 @@
+package bench
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Lends says which ways of reading and writing a strategy protects, and so lends to an operation. What it cannot protect it
+// does not lend: the scenario then says why the combination makes no sense.
+type Lends uint8
+
+// What a strategy may lend.
+const (
+	LendsRow    Lends = 1 << iota // [Tx.Get] and [Tx.Put] of the row asked for
+	LendsChange                   // [Tx.Apply]: rule and change in one statement
+	LendsAny                      // [Tx.Take] of any free row, and [Tx.Put] to it
+)
+
+// Has reports whether everything in want is lent.
+func (l Lends) Has(want Lends) bool { return l&want == want }
+
+// Tx is what a strategy lends to one attempt of an operation. An error from it ends the attempt: the operation returns it unchanged
+// and the engine decides whether the whole transaction is tried again.
+type Tx interface {
+	// Get reads a row under the strategy's protection; false if there is none.
+	Get(t *Table, key int64) (Row, bool, error)
+	// Put writes the values of row, which were computed from what Get read as old.
+	Put(t *Table, old, row Row) error
+	// Apply makes a guarded change in one statement; false if the guard did not hold or there is no such row.
+	Apply(c *Change, key int64, operands ...int64) (bool, error)
+	// Peek reads a row without protection, to tell why Apply refused.
+	Peek(t *Table, key int64) (Row, bool, error)
+	// Take reads any free row and keeps others away from it; false if none is to be had.
+	Take(t *Table) (Row, bool, error)
+	// Think spends the time of --think, where the application would compute, inside the transaction.
+	Think()
+}
+
+// Session is a strategy at work on one connection. Not safe for concurrent use.
+type Session interface {
+	Tx
+	Begin(r *Request) error
+	// Wrote reports whether the attempt has written: a rejection after a write is rolled back, any other is committed, since under
+	// serializable a "no" may be believed only once its reads have committed.
+	Wrote() bool
+	Commit() error
+	// Rollback ends the transaction after an error or a rejection; it reports a connection that can no longer be used.
+	Rollback() error
+}
+
+// Discipline is a strategy bound to a scenario's tables and to its options: its SQL is written, nothing is connected yet.
+type Discipline interface {
+	Lends() Lends
+	// Statements lists the exact SQL in the order in which an attempt sends it, BEGIN and COMMIT included.
+	Statements() []*Stmt
+	// Isolation is the level as a person writes it, for example "read committed".
+	Isolation() string
+	// Open starts a session on a connection on which the statements are prepared.
+	Open(c Conn, think func()) Session
+}
+
+// Gate is a discipline that holds its lock outside the database: the engine passes it before it takes a connection, and the time
+// spent is lock wait.
+type Gate interface {
+	// Enter waits until the operation may go on. It returns an error when ctx ends first.
+	Enter(ctx context.Context, r *Request) (leave func(), err error)
+}
+
+// Uniquer is a discipline to which a unique violation (23505) is a lost race, not a failure.
+type Uniquer interface{ UniqueIsContention() bool }
+
+// Binding is what a strategy needs to write its SQL.
+type Binding struct {
+	Tables      []*Table
+	Changes     []*Change // the guarded changes the scenario may apply
+	SingleWrite bool      // the scenario's transaction writes one row, in its last statement
+	Options     Options
+	Pipeline    bool // --pipeline-begin
+	Pooled      bool // a transaction pooler stands in front: no session state survives a transaction
+}
+
+// Anomaly is something that must not happen, as an audit finds it.
+type Anomaly string
+
+// The anomalies.
+const (
+	Overbooking  Anomaly = "overbooking"
+	LostUpdate   Anomaly = "lost update"
+	FalseSoldOut Anomaly = "false sold-out"
+	Negative     Anomaly = "negative quantity"
+	WriteSkew    Anomaly = "write skew"
+	Leak         Anomaly = "leaked lock"
+)
+
+// StrategyInfo describes a strategy; list, show, completion and docs are loops over it.
+type StrategyInfo struct {
+	Name     string      `json:"name"`
+	Summary  string      `json:"summary"`  // one line
+	How      string      `json:"how"`      // what it does, for a design review
+	Prevents []Anomaly   `json:"prevents"` // its claim; empty: it claims nothing
+	Scope    string      `json:"scope"`    // where the claim holds, as "in one process"; "" everywhere
+	LoserIs  string      `json:"loser"`    // what the loser of a race sees
+	Use      string      `json:"use"`      // when to use it
+	Mistakes string      `json:"mistakes"` // what people get wrong
+	Options  []OptionDoc `json:"options"`  // its own, beside the shared ones
+	Variants []string    `json:"variants"` // specs worth running side by side, for the conformance tests and docs
+	External bool        `json:"external"` // needs a service beside the database; left out of "all"
+}
+
+// Strategy is a concurrency-control discipline. One file of package strategies each.
+type Strategy interface {
+	Info() StrategyInfo
+	// Bind writes the SQL. It returns a [*NotApplicable] for a combination that makes no sense, and an ordinary error for a bad option.
+	Bind(b Binding) (Discipline, error)
+}
+
+// NotApplicable is why a strategy and a scenario make no sense together; such a cell is refused or stands as n/a.
+type NotApplicable struct {
+	Reason string
+	Remedy string // a command or value that does make sense
+}
+
+func (e *NotApplicable) Error() string { return e.Reason }
+
+// Hint returns what to do instead.
+func (e *NotApplicable) Hint() string { return e.Remedy }
+
+// OptionDoc documents one inline option.
+type OptionDoc struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"` // words it takes; "DURATION" and "N" stand for themselves; empty: a flag without value
+	Doc    string   `json:"doc"`
+}
+
+// Options are a strategy's inline options.
+type Options map[string]string
+
+// Claims reports whether the strategy claims to prevent a.
+func (i *StrategyInfo) Claims(a Anomaly) bool {
+	for _, p := range i.Prevents {
+		if p == a {
+			return true
+		}
+	}
+	return false
+}
+
+// Params are the parameters of a run as a scenario sees them.
+type Params struct {
+	Rows     int64
+	Capacity int64
+	Users    int
+	Endless  bool // users loop (closed, open): capacity should outlast the run
+}
+
+// ScenarioInfo describes a scenario.
+type ScenarioInfo struct {
+	Name      string `json:"name"`
+	Summary   string `json:"summary"`
+	Story     string `json:"story"`     // what happens, for a reader
+	Invariant string `json:"invariant"` // what the audit checks
+	Unit      string `json:"unit"`      // what --rows counts, in the plural
+}
+
+// Scenario is the data, the operations and the invariant. One file of package scenarios each.
+type Scenario interface {
+	Info() ScenarioInfo
+	// Fit fills in what the user left open (0) and refuses what makes no sense.
+	Fit(p Params) (Params, error)
+	Tables() []*Table
+	Changes() []*Change
+	// SingleWrite reports whether a transaction of this scenario writes one row, in its last statement.
+	SingleWrite() bool
+	// Fill says what the tables hold before a trial.
+	Fill(p Params) []Fill
+	// Operation returns the operation in the form that suits what the strategy lends, or a [*NotApplicable].
+	Operation(l Lends) (Operation, error)
+	// Audit compares what users were told with what the database holds.
+	Audit(p Params, told *Ledger, db Snapshot) Audit
+}
+
+// Operation is one business request. It calls [User.Transact] once for each transaction it needs.
+type Operation func(u *User, r *Request) Answer
+
+// Body is one transaction of an operation, in plain Go: read, decide, write.
+type Body func(tx Tx, r *Request) (Answer, error)
+
+// Single makes an operation of a single transaction.
+func Single(body Body) Operation {
+	return func(u *User, r *Request) Answer { return u.Transact(body, r) }
+}
+
+// Request is one operation as drawn from the seed.
+type Request struct {
+	Op       int64 // number of the operation in its trial, from 0
+	User     int64 // from 1
+	Key      int64 // the row asked for
+	Quantity int64
+}
+
+// Snapshot is what the database holds after a trial, by table name.
+type Snapshot map[string][]Row
+
+// Find returns a table's row with the key; rows are in the order of their keys.
+func (s Snapshot) Find(table string, key int64) (Row, bool) {
+	rows := s[table]
+	if i := key - 1; i >= 0 && i < int64(len(rows)) && rows[i].Key == key {
+		return rows[i], true
+	}
+	for _, r := range rows {
+		if r.Key == key {
+			return r, true
+		}
+	}
+	return Row{}, false
+}
+
+// Conn is a database connection as the strategies use it. Its methods take no context: a watched context costs a goroutine a statement
+// and kills the connection when it ends. A run that is stopped hard closes its connections instead, and the deadline of an
+// operation is the session's statement_timeout.
+//
+// Errors are [*Fault].
+type Conn interface {
+	// Begin opens a transaction with b.SQL, in one round trip, or in none when the run pipelines BEGIN with the next statement.
+	Begin(b *Stmt) error
+	// Query runs a prepared statement and stores its result in into.
+	Query(s *Stmt, args []int64, into *Rows) error
+	// Exec runs a prepared statement and returns the number of rows it affected. Outside a transaction it commits by itself.
+	Exec(s *Stmt, args []int64) (int64, error)
+	// Last is Exec of a transaction's only write and COMMIT in one round trip. It commits whatever the number of affected rows, so it
+	// suits a transaction that wrote nothing else.
+	Last(s *Stmt, args []int64) (affected int64, err error)
+	Commit() error
+	Rollback() error
+}
+
+// Pool is a set of open, warm connections.
+type Pool interface {
+	// Prepare makes the statements and the time limits ready on every connection.
+	Prepare(ctx context.Context, cfg SessionConfig) error
+	Conns() []Conn
+	// Replace closes a broken connection and opens another in its place, with the same statements.
+	Replace(ctx context.Context, broken Conn) (Conn, error)
+	// Flush makes the server publish the statistics that its sessions still hold back.
+	Flush(ctx context.Context) error
+	// Abort closes every connection at once, running statements included. It may be called at any time.
+	Abort()
+	Close()
+}
+
+// PoolConfig sizes a pool.
+type PoolConfig struct {
+	Connections int
+	Pipeline    bool // BEGIN rides with the first statement, COMMIT with the last
+}
+
+// SessionConfig is what a cell needs on each of its connections.
+type SessionConfig struct {
+	Statements  []*Stmt
+	Deadline    time.Duration // statement_timeout; 0: none
+	LockTimeout time.Duration // lock_timeout; 0: none
+}
+
+// Store is the database under test.
+type Store interface {
+	// Describe returns the facts that a report carries.
+	Describe(ctx context.Context) (Server, error)
+	// Prepare creates the marked schema, or refuses what is not lockbench's.
+	Prepare(ctx context.Context) error
+	Open(ctx context.Context, cfg PoolConfig) (Pool, error)
+	// Restore lays the tables anew for a trial: filled, vacuumed, analysed, and a checkpoint behind it where that is allowed.
+	Restore(ctx context.Context, fills []Fill) error
+	Snapshot(ctx context.Context, tables []*Table) (Snapshot, error)
+	// Leaks counts what a trial left behind: advisory locks, open and prepared transactions.
+	Leaks(ctx context.Context) (int64, error)
+	// Observe starts watching the server's side of a trial.
+	Observe(ctx context.Context) (Observation, error)
+}
+
+// Observation watches the server while a trial runs.
+type Observation interface {
+	// End stops watching and returns what was seen.
+	End(ctx context.Context) (ServerSide, error)
+}
+
+// Nearest returns the candidate most like word, for hints; "" if none is near.
+func Nearest(word string, candidates []string) string {
+	best, score := "", len(word)/2+2
+	for _, c := range candidates {
+		if strings.HasPrefix(c, word) && word != "" {
+			return c
+		}
+		if d := editDistance(word, c); d < score {
+			best, score = c, d
+		}
+	}
+	return best
+}
+
+func editDistance(a, b string) int {
+	prev := make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(row[j]+1, prev[j+1]+1, prev[j]+cost)
+		}
+		prev = row
+	}
+	return prev[len(b)]
+}

@@ -1,0 +1,284 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Mode is how users arrive.
+type Mode string
+
+// The modes.
+const (
+	Burst  Mode = "burst"  // all users released once by a barrier
+	Closed Mode = "closed" // users loop
+	Open   Mode = "open"   // arrivals on a schedule, whatever the system does
+)
+
+// Settings are the parameters of a run, as its flags give them and as its report carries them.
+type Settings struct {
+	Strategies  []string `json:"strategy"`
+	Scenario    string   `json:"scenario"`
+	Mode        Mode     `json:"mode"`
+	Users       int      `json:"users"`
+	Connections int      `json:"connections"`
+	Duration    Duration `json:"duration,omitempty"` // measured window of closed and open
+	Operations  int64    `json:"operations,omitempty"`
+	Rate        float64  `json:"rate,omitempty"` // arrivals a second in open mode
+	Trials      int      `json:"trials"`
+	Warmup      Duration `json:"warmup"`
+	Seed        uint64   `json:"seed"`
+	Rows        int64    `json:"rows"`
+	Capacity    int64    `json:"capacity"`
+	Skew        string   `json:"skew"`
+	Think       Duration `json:"think"`
+	Pause       Duration `json:"pause"`
+	Retries     int      `json:"retries"`
+	Backoff     string   `json:"backoff"`
+	Deadline    Duration `json:"deadline"`
+	LockTimeout Duration `json:"lock_timeout"`
+	Pipeline    bool     `json:"pipeline_begin"`
+	Drain       Duration `json:"drain"` // how long a stopped run waits for operations under way
+}
+
+// Duration is a time.Duration that is written with its unit in JSON.
+type Duration time.Duration
+
+// MarshalText writes the duration with its unit.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads a duration with its unit.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// Race is a compiled run: every cell bound and checked, nothing connected yet.
+type Race struct {
+	Settings Settings
+	Scenario Scenario
+	Params   Params
+	Cells    []*Entrant
+	Warnings []Warning
+	skew     Skew
+}
+
+// Entrant is one strategy bound to the scenario.
+type Entrant struct {
+	Spec       Spec
+	Info       StrategyInfo
+	Discipline Discipline
+	Operation  Operation
+	Retry      Retry
+	Claims     []Anomaly
+	NA         string // why it is not run; the rest is empty then
+}
+
+// Claimer is a discipline whose options change what its strategy claims.
+type Claimer interface{ Prevents() []Anomaly }
+
+// Connecting says what is known of the way to the database when a race is compiled.
+type Connecting struct {
+	Pooled bool // through a transaction pooler
+}
+
+// All is the --strategy value that stands for every strategy which needs nothing but the database.
+const All = "all"
+
+// Compile checks all of the settings and binds every strategy to the scenario. It reports every problem at once, before anything is
+// started. With --strategy all, combinations that make no sense are kept as n/a; asked for by name, they are problems.
+func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connecting) (*Race, error) {
+	var errs []error
+	fail := func(err error) { errs = append(errs, err) }
+
+	r := &Race{}
+	names := make([]string, 0, len(scenarios))
+	for _, sc := range scenarios {
+		names = append(names, sc.Info().Name)
+		if sc.Info().Name == s.Scenario {
+			r.Scenario = sc
+		}
+	}
+	if r.Scenario == nil {
+		fail(Hintf(didYouMean(s.Scenario, names), "unknown scenario %q", s.Scenario))
+	}
+	skew, err := ParseSkew(s.Skew)
+	if err != nil {
+		fail(err)
+	}
+	backoff, err := ParseBackoff(s.Backoff)
+	if err != nil {
+		fail(err)
+	}
+	errs = append(errs, s.check()...)
+	if r.Scenario != nil {
+		p, err := r.Scenario.Fit(Params{Rows: s.Rows, Capacity: s.Capacity, Users: s.Users, Endless: s.Mode != Burst})
+		if err != nil {
+			fail(err)
+		}
+		r.Params, s.Rows, s.Capacity = p, p.Rows, p.Capacity
+		if skew.Hot > p.Rows && err == nil {
+			fail(Hintf("lower --skew or raise --rows", "skew %q needs %d rows, there are %d", s.Skew, skew.Hot, p.Rows))
+		}
+	}
+	base := Retry{Max: s.Retries, Backoff: backoff, Deadline: time.Duration(s.Deadline)}
+	specs, tolerant, err := expand(s.Strategies, strategies)
+	if err != nil {
+		fail(err)
+	}
+	for _, sp := range specs {
+		e, err := bind(sp, strategies, r.Scenario, base, s, via, tolerant)
+		if err != nil {
+			fail(err)
+			continue
+		}
+		r.Cells = append(r.Cells, e)
+	}
+	r.Settings, r.skew = s, skew
+	return r, errors.Join(errs...)
+}
+
+// didYouMean is the hint for an unknown name.
+func didYouMean(word string, names []string) string {
+	all := strings.Join(names, ", ")
+	if n := Nearest(word, names); n != "" {
+		return fmt.Sprintf("did you mean %s? (there are %s)", n, all)
+	}
+	return "there are " + all
+}
+
+// check returns the problems of single settings.
+func (s *Settings) check() []error {
+	var errs []error
+	bad := func(hint, format string, args ...any) { errs = append(errs, Hintf(hint, format, args...)) }
+	if s.Users < 1 {
+		bad("one user is the least", "users must be at least 1, got %d", s.Users)
+	}
+	if s.Connections < 0 {
+		bad("leave --connections out for min(users, 32)", "connections must be at least 1, got %d", s.Connections)
+	}
+	if s.Trials < 1 {
+		bad("one trial is the least", "trials must be at least 1, got %d", s.Trials)
+	}
+	if s.Retries < 0 {
+		bad("--retries 0 means one attempt", "retries must be 0 or more, got %d", s.Retries)
+	}
+	if s.Rows < 0 {
+		bad("leave --rows out for the scenario's default", "rows must be at least 1, got %d", s.Rows)
+	}
+	if s.Capacity < 0 {
+		bad("leave --capacity out for the scenario's default", "capacity must be at least 1, got %d", s.Capacity)
+	}
+	if s.Operations < 0 {
+		bad("leave --operations out to bound the run by --duration", "operations must be 0 or more, got %d", s.Operations)
+	}
+	switch s.Mode {
+	case Burst:
+		if s.Rate != 0 {
+			bad("add --mode open", "rate has no meaning in burst mode")
+		}
+	case Closed:
+		if s.Rate != 0 {
+			bad("use --mode open, or --pause to slow users down", "rate has no meaning in closed mode")
+		}
+		if s.Duration <= 0 && s.Operations == 0 {
+			bad("give --duration 10s or --operations 10000", "closed mode needs an end")
+		}
+	case Open:
+		if s.Rate <= 0 {
+			bad("give --rate 200, in arrivals a second", "open mode needs a rate above 0, got %g", s.Rate)
+		}
+		if s.Duration <= 0 && s.Operations == 0 {
+			bad("give --duration 10s or --operations 10000", "open mode needs an end")
+		}
+		if s.Pause != 0 {
+			bad("the schedule decides when a user acts: leave --pause out", "pause has no meaning in open mode")
+		}
+	default:
+		bad(didYouMean(string(s.Mode), []string{string(Burst), string(Closed), string(Open)}), "unknown mode %q", s.Mode)
+	}
+	return errs
+}
+
+// expand turns the --strategy list into specs; all stands for every strategy and tolerates n/a.
+func expand(list []string, strategies []Strategy) (specs []Spec, tolerant bool, err error) {
+	var errs []error
+	for _, item := range list {
+		if item == All {
+			tolerant = true
+			for _, st := range strategies {
+				if info := st.Info(); !info.External {
+					specs = append(specs, Spec{Name: info.Name, Options: Options{}, Label: info.Name})
+				}
+			}
+			continue
+		}
+		more, err := ParseSpecs(item)
+		specs = append(specs, more...)
+		errs = append(errs, err)
+	}
+	seen := map[string]bool{}
+	unique := specs[:0]
+	for _, sp := range specs {
+		if !seen[sp.Label] {
+			unique = append(unique, sp)
+		}
+		seen[sp.Label] = true
+	}
+	if len(unique) == 0 && len(errs) == 0 {
+		errs = append(errs, Hintf("lockbench list strategies", "no strategy given"))
+	}
+	return unique, tolerant, errors.Join(errs...)
+}
+
+// Lookup finds a strategy by name.
+func Lookup(name string, strategies []Strategy) (Strategy, error) {
+	names := make([]string, 0, len(strategies))
+	for _, st := range strategies {
+		if st.Info().Name == name {
+			return st, nil
+		}
+		names = append(names, st.Info().Name)
+	}
+	return nil, Hintf(didYouMean(name, names), "unknown strategy %q", name)
+}
+
+func bind(sp Spec, strategies []Strategy, sc Scenario, base Retry, s Settings, via Connecting, tolerant bool) (*Entrant, error) {
+	st, err := Lookup(sp.Name, strategies)
+	if err != nil {
+		return nil, err
+	}
+	e := &Entrant{Spec: sp, Info: st.Info()}
+	e.Claims = e.Info.Prevents
+	if err := checkOptions(sp, e.Info); err != nil {
+		return nil, err
+	}
+	if e.Retry, err = retryFor(base, sp.Options); err != nil || sc == nil {
+		return nil, err
+	}
+	e.Discipline, err = st.Bind(Binding{
+		Tables: sc.Tables(), Changes: sc.Changes(), SingleWrite: sc.SingleWrite(),
+		Options: sp.Options, Pipeline: s.Pipeline, Pooled: via.Pooled,
+	})
+	if err == nil {
+		e.Operation, err = sc.Operation(e.Discipline.Lends())
+	}
+	var na *NotApplicable
+	switch {
+	case errors.As(err, &na) && tolerant:
+		return &Entrant{Spec: sp, Info: e.Info, NA: na.Reason}, nil
+	case errors.As(err, &na):
+		return nil, Hintf(na.Remedy, "%s makes no sense on %s: %s", sp.Label, sc.Info().Name, na.Reason)
+	case err != nil:
+		return nil, err
+	}
+	if c, ok := e.Discipline.(Claimer); ok {
+		e.Claims = c.Prevents()
+	}
+	return e, nil
+}
