@@ -1,0 +1,30 @@
+-- Everything lockbench keeps stands in the schema lockbench. The comment on the schema marks it as lockbench's own: a schema of that
+-- name without the mark is somebody else's, and is left alone.
+--
+-- fillfactor leaves most of a page free, so that updates stay on the page of their row (HOT) and a few dozen rows already span
+-- several pages: the planner then reads one row through the index, as it would in a table of real size. Scanned from end to end,
+-- serializable would see conflicts between users of different rows.
+
+CREATE SCHEMA lockbench;
+COMMENT ON SCHEMA lockbench IS 'lockbench:v1 created by lockbench, emptied before every trial';
+
+-- seats: one row a seat; holder is the user who has it.
+CREATE TABLE lockbench.seats (
+    id      bigint PRIMARY KEY,
+    holder  bigint,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+
+-- bookings: the same claim as a row of its own, for strategy unique: the primary key admits one booking a seat.
+CREATE TABLE lockbench.bookings (
+    seat_id bigint PRIMARY KEY REFERENCES lockbench.seats (id),
+    user_id bigint NOT NULL
+);
+
+-- stock: one row an item; a reservation moves a quantity from available to reserved.
+CREATE TABLE lockbench.stock (
+    id        bigint PRIMARY KEY,
+    available bigint NOT NULL,
+    reserved  bigint NOT NULL DEFAULT 0,
+    version   bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);

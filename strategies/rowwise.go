@@ -1,0 +1,269 @@
+package strategies
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+// schema is where every table stands.
+const schema = "lockbench."
+
+// rowwise is the discipline of reading a row, deciding, and writing it, in one transaction. A strategy fills in what sets it apart.
+type rowwise struct {
+	isolation string                           // as a person writes it; it goes into BEGIN unless it is the default
+	settings  string                           // SET LOCAL commands that ride in the same round trip as BEGIN
+	lock      string                           // clause after the SELECT
+	versioned bool                             // the read returns the version, the write counts it up
+	guard     guard                            // what the UPDATE's WHERE clause says besides the key
+	before    func(t *bench.Table) *bench.Stmt // a statement of its own before the read, with the key as argument
+	between   func(t *bench.Table) *bench.Stmt // re-reads the version before the write, for the application to compare
+
+	begin, commit *bench.Stmt
+	tables        map[*bench.Table]*tableSQL
+	list          []*bench.Stmt
+	deferWrite    bool
+}
+
+// guard is the predicate of the UPDATE that makes a lost race visible as 0 rows.
+type guard int
+
+const (
+	byKey     guard = iota // no predicate
+	byVersion              // AND version = …
+	byValues               // AND every column still holds what was read
+)
+
+// tableSQL holds a table's statements.
+type tableSQL struct {
+	before, read, between, write *bench.Stmt
+}
+
+// bindRows writes the SQL.
+func bindRows(b bench.Binding, d rowwise) (bench.Discipline, error) {
+	if d.isolation == "" {
+		d.isolation = readCommitted
+	}
+	d.begin = beginStmt(d.isolation, d.settings)
+	d.commit = &bench.Stmt{Name: "commit", SQL: "COMMIT"}
+	d.deferWrite = b.Pipeline && b.SingleWrite
+	d.tables = map[*bench.Table]*tableSQL{}
+	d.list = append(d.list, d.begin)
+	for _, t := range b.Tables {
+		q := &tableSQL{
+			read:  &bench.Stmt{Name: "read", SQL: selectSQL(t, d.versioned) + " WHERE " + t.Key + " = $1" + d.lock, Columns: width(t, d.versioned)},
+			write: &bench.Stmt{Name: "write", SQL: d.updateSQL(t)},
+		}
+		if d.before != nil {
+			q.before = d.before(t)
+			d.list = append(d.list, q.before)
+		}
+		d.list = append(d.list, q.read)
+		if d.between != nil {
+			q.between = d.between(t)
+			d.list = append(d.list, q.between)
+		}
+		d.list = append(d.list, q.write)
+		d.tables[t] = q
+	}
+	d.list = append(d.list, d.commit)
+	return &d, nil
+}
+
+const readCommitted = "read committed"
+
+// beginStmt opens a transaction; settings ride along in one simple query, which costs no round trip.
+func beginStmt(isolation, settings string) *bench.Stmt {
+	sql := "BEGIN"
+	if isolation != readCommitted {
+		sql += " ISOLATION LEVEL " + strings.ToUpper(isolation)
+	}
+	return &bench.Stmt{Name: "begin", SQL: sql + settings}
+}
+
+func width(t *bench.Table, versioned bool) int {
+	if versioned {
+		return len(t.Columns) + 1
+	}
+	return len(t.Columns)
+}
+
+// selectSQL reads a table's columns, and the version last.
+func selectSQL(t *bench.Table, versioned bool) string {
+	columns := strings.Join(t.Columns, ", ")
+	if versioned {
+		columns += ", " + t.Version
+	}
+	return "SELECT " + columns + " FROM " + schema + t.Name
+}
+
+// updateSQL writes every column as computed; $1 is the key, then the new values, then what the guard compares with.
+func (d *rowwise) updateSQL(t *bench.Table) string {
+	var set []string
+	for i, c := range t.Columns {
+		set = append(set, fmt.Sprintf("%s = $%d", c, i+2))
+	}
+	if d.versioned {
+		set = append(set, fmt.Sprintf("%s = %s + 1", t.Version, t.Version))
+	}
+	sql := "UPDATE " + schema + t.Name + " SET " + strings.Join(set, ", ") + " WHERE " + t.Key + " = $1"
+	next := len(t.Columns) + 2
+	switch d.guard {
+	case byKey:
+	case byVersion:
+		sql += fmt.Sprintf(" AND %s = $%d", t.Version, next)
+	case byValues:
+		for i, c := range t.Columns {
+			sql += fmt.Sprintf(" AND %s IS NOT DISTINCT FROM $%d", c, next+i)
+		}
+	}
+	return sql
+}
+
+func (d *rowwise) Lends() bench.Lends        { return bench.LendsRow }
+func (d *rowwise) Statements() []*bench.Stmt { return d.list }
+func (d *rowwise) Isolation() string         { return d.isolation }
+
+func (d *rowwise) Open(c bench.Conn, think func()) bench.Session {
+	return &rowSession{session: session{conn: c, think: think, begin: d.begin}, d: d}
+}
+
+// session is what every session has: a connection and a transaction on it.
+type session struct {
+	refuse // strategies lend by overriding
+	conn   bench.Conn
+	think  func()
+	begin  *bench.Stmt
+	wrote  bool
+	args   [2*bench.MaxColumns + 2]int64
+	rows   bench.Rows
+}
+
+func (s *session) Think()      { s.think() }
+func (s *session) Wrote() bool { return s.wrote }
+
+func (s *session) Begin(*bench.Request) error {
+	s.wrote = false
+	return s.conn.Begin(s.begin)
+}
+
+func (s *session) Commit() error   { return s.conn.Commit() }
+func (s *session) Rollback() error { return s.conn.Rollback() }
+
+// one runs a statement that reads at most one row, whose columns are the table's and perhaps the version.
+func (s *session) one(q *bench.Stmt, t *bench.Table, key int64) (bench.Row, bool, error) {
+	s.args[0] = key
+	if err := s.conn.Query(q, s.args[:1], &s.rows); err != nil {
+		return bench.Row{}, false, err
+	}
+	if s.rows.Len() == 0 {
+		return bench.Row{}, false, nil
+	}
+	row := bench.Row{Key: key}
+	got := s.rows.At(0)
+	n := copy(row.Values[:], got[:len(t.Columns)])
+	if len(got) > n {
+		row.Version = got[n]
+	}
+	return row, true, nil
+}
+
+// rowSession is rowwise at work.
+type rowSession struct {
+	session
+	d       *rowwise
+	pending *bench.Stmt // the write that rides with COMMIT
+	nargs   int
+}
+
+func (s *rowSession) Begin(r *bench.Request) error {
+	s.pending = nil
+	return s.session.Begin(r)
+}
+
+func (s *rowSession) Get(t *bench.Table, key int64) (bench.Row, bool, error) {
+	q := s.d.tables[t]
+	if q.before != nil {
+		s.args[0] = key
+		if _, err := s.conn.Exec(q.before, s.args[:1]); err != nil {
+			return bench.Row{}, false, err
+		}
+	}
+	return s.one(q.read, t, key)
+}
+
+func (s *rowSession) Put(t *bench.Table, old, row bench.Row) error {
+	q := s.d.tables[t]
+	if q.between != nil {
+		if err := s.compare(q.between, old); err != nil {
+			return err
+		}
+	}
+	s.args[0] = row.Key
+	n := 1 + copy(s.args[1:], row.Values[:len(t.Columns)])
+	switch s.d.guard {
+	case byKey:
+	case byVersion:
+		s.args[n] = old.Version
+		n++
+	case byValues:
+		n += copy(s.args[n:], old.Values[:len(t.Columns)])
+	}
+	s.wrote = true
+	if s.d.deferWrite {
+		s.pending, s.nargs = q.write, n
+		return nil
+	}
+	affected, err := s.conn.Exec(q.write, s.args[:n])
+	return lostUnless(affected, err)
+}
+
+// compare is how an application compares versions by itself.
+func (s *rowSession) compare(q *bench.Stmt, old bench.Row) error {
+	s.args[0] = old.Key
+	if err := s.conn.Query(q, s.args[:1], &s.rows); err != nil {
+		return err
+	}
+	if s.rows.Len() == 0 || s.rows.At(0)[0] != old.Version {
+		return bench.Lost(bench.Version)
+	}
+	return nil
+}
+
+func (s *rowSession) Commit() error {
+	if s.pending == nil {
+		return s.session.Commit()
+	}
+	q := s.pending
+	s.pending = nil
+	return lostUnless(s.conn.Last(q, s.args[:s.nargs]))
+}
+
+// lostUnless makes a write that matched no row a lost race.
+func lostUnless(affected int64, err error) error {
+	if err == nil && affected == 0 {
+		return bench.Lost(bench.Version)
+	}
+	return err
+}
+
+// refuse answers for everything a strategy does not lend. The engine checks before the run, so only a scenario that asks for
+// more than it was lent meets it.
+type refuse struct{}
+
+type notLent struct{ what string }
+
+func (e notLent) Error() string { return "the strategy does not lend " + e.what }
+
+func (refuse) Get(*bench.Table, int64) (bench.Row, bool, error) {
+	return bench.Row{}, false, notLent{"Get"}
+}
+func (refuse) Put(*bench.Table, bench.Row, bench.Row) error { return notLent{"Put"} }
+func (refuse) Apply(*bench.Change, int64, ...int64) (bool, error) {
+	return false, notLent{"Apply"}
+}
+func (refuse) Peek(*bench.Table, int64) (bench.Row, bool, error) {
+	return bench.Row{}, false, notLent{"Peek"}
+}
+func (refuse) Take(*bench.Table) (bench.Row, bool, error) { return bench.Row{}, false, notLent{"Take"} }
