@@ -162,6 +162,9 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	if err != nil {
 		return nil, err
 	}
+	if err := pool.Flush(ctx); err != nil {
+		return nil, err
+	}
 	obs, err := store.Observe(ctx)
 	if err != nil {
 		return nil, err

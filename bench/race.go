@@ -377,13 +377,17 @@ func (t *trial) release(c *seat, err error) {
 	t.idle <- c
 }
 
-func (t *trial) open(c Conn) Session {
-	think := func() {}
+func (t *trial) open(c Conn) Session { return t.cell.Discipline.Open(c, t.think) }
+
+// think spends the time of --think.
+func (t *trial) think() {
 	if d := time.Duration(t.race.Settings.Think); d > 0 {
-		think = func() { time.Sleep(d) }
+		time.Sleep(d)
 	}
-	return t.cell.Discipline.Open(c, think)
 }
+
+// Think spends the time of --think outside any transaction.
+func (u *User) Think() { u.t.think() }
 
 // attempt is one try: a transaction around the body.
 func attempt(s Session, body Body, r *Request) (Answer, error) {

@@ -191,6 +191,15 @@ func Single(body Body) Operation {
 	return func(u *User, r *Request) Answer { return u.Transact(body, r) }
 }
 
+// ThinkFirst makes an operation of a single transaction that has no gap between read and write: the user thinks before it takes a
+// connection, so that every strategy's user does the same work, and no lock or connection is held meanwhile.
+func ThinkFirst(body Body) Operation {
+	return func(u *User, r *Request) Answer {
+		u.Think()
+		return u.Transact(body, r)
+	}
+}
+
 // Request is one operation as drawn from the seed.
 type Request struct {
 	Op       int64 // number of the operation in its trial, from 0

@@ -71,7 +71,7 @@ func (Inventory) Fill(p bench.Params) []bench.Fill {
 // Operation reserves units.
 func (Inventory) Operation(l bench.Lends) (bench.Operation, error) {
 	if l.Has(bench.LendsChange) {
-		return bench.Single(reserveAtOnce), nil
+		return bench.ThinkFirst(reserveAtOnce), nil
 	}
 	return bench.Single(reserve), nil
 }
@@ -100,7 +100,6 @@ func reserve(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
 
 // reserveAtOnce leaves rule and write to one statement.
 func reserveAtOnce(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
-	tx.Think()
 	done, err := tx.Apply(&takeUnits, r.Key, r.Quantity)
 	if err != nil {
 		return bench.Answer{}, err

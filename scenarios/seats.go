@@ -73,7 +73,7 @@ func (Seats) Operation(l bench.Lends) (bench.Operation, error) {
 	case l.Has(bench.LendsAny):
 		return bench.Single(bookAny), nil
 	case l.Has(bench.LendsChange):
-		return bench.Single(bookAtOnce), nil
+		return bench.ThinkFirst(bookAtOnce), nil
 	}
 	return bench.Single(book), nil
 }
@@ -101,7 +101,6 @@ func book(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
 
 // bookAtOnce leaves rule and write to one statement.
 func bookAtOnce(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
-	tx.Think()
 	done, err := tx.Apply(&takeSeat, r.Key, r.User)
 	if err != nil {
 		return bench.Answer{}, err

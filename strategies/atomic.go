@@ -15,7 +15,7 @@ func (Atomic) Info() bench.StrategyInfo {
 	return bench.StrategyInfo{
 		Name:     "atomic",
 		Summary:  "one guarded UPDATE: the rule stands in its WHERE clause",
-		How:      "A single statement checks the rule and writes, relative to what the row holds when its lock is had. No transaction stays open; a plain read afterwards tells why 0 rows matched. The time of --think is spent before the statement.",
+		How:      "A single statement checks the rule and writes, relative to what the row holds when its lock is had. No transaction stays open; a plain read afterwards tells why 0 rows matched. The time of --think is spent before the statement, without a connection: there is no gap between read and write to spend it in.",
 		Prevents: noLostUpdate(),
 		LoserIs:  "made to wait for the winner's COMMIT, then judged on the fresh row",
 		Use:      "wherever the rule fits into the WHERE clause of one statement: it is the cheapest that is right",

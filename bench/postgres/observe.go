@@ -29,24 +29,28 @@ type observation struct {
 	waited  time.Duration // sessions waiting for a lock × time between samples
 }
 
-// counters are what the server counts for the database; own is how many transactions the reader itself has added.
+// counters are what the server counts for the whole database.
 type counters struct {
 	known                        bool
 	commits, rollbacks, deadlock int64
+	flushes                      int64 // transactions that published statistics, which are lockbench's own
 	wal                          *float64
 	scans                        map[string]int64
 }
 
-// Observe starts watching.
+// Observe starts watching. All of it happens in one transaction, so that looking adds nothing to the counters.
 func (s *Store) Observe(ctx context.Context) (bench.Observation, error) {
 	conn, err := pgx.ConnectConfig(ctx, s.admin.Config())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to observe the server: %w", explain(err))
 	}
 	o := &observation{store: s, conn: conn, done: make(chan struct{}), events: map[string]int64{}}
-	if o.before, err = o.read(ctx); err != nil {
+	if _, err = conn.Exec(ctx, "BEGIN"); err == nil {
+		o.before, err = o.read(ctx)
+	}
+	if err != nil {
 		_ = conn.Close(ctx)
-		return nil, err
+		return nil, fmt.Errorf("starting to observe the server: %w", err)
 	}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	o.cancel = cancel
@@ -75,6 +79,9 @@ func (o *observation) watch(ctx context.Context) {
 }
 
 func (o *observation) sample(ctx context.Context, since time.Duration) error {
+	if err := o.refresh(ctx); err != nil {
+		return err
+	}
 	rows, err := o.conn.Query(ctx, `SELECT coalesce(wait_event_type || ': ' || wait_event, 'running'), coalesce(wait_event_type, ''), count(*)
 		FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle' GROUP BY 1, 2`, o.store.name)
 	if err != nil {
@@ -95,16 +102,21 @@ func (o *observation) sample(ctx context.Context, since time.Duration) error {
 	return err
 }
 
-// read returns the counters. Sessions publish what they counted when they are told to; the two transactions of this reading are taken
-// into account by End.
+// refresh drops the view of sessions and counters that a transaction otherwise keeps to its end.
+func (o *observation) refresh(ctx context.Context) error {
+	_, err := o.conn.Exec(ctx, "SELECT pg_stat_clear_snapshot()")
+	return err
+}
+
+// read returns the counters; sessions must have published theirs.
 func (o *observation) read(ctx context.Context) (c counters, err error) {
 	if !o.store.flushes() || o.store.pooled {
 		return c, nil
 	}
-	if _, err := o.conn.Exec(ctx, "SELECT pg_stat_force_next_flush()"); err != nil {
-		return c, fmt.Errorf("publishing statistics: %w", err)
+	if err := o.refresh(ctx); err != nil {
+		return c, err
 	}
-	c.known = true
+	c.known, c.flushes = true, o.store.flushed.Load()
 	err = o.conn.QueryRow(ctx, `SELECT xact_commit, xact_rollback, deadlocks, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8
 		FROM pg_stat_database WHERE datname = current_database()`).Scan(&c.commits, &c.rollbacks, &c.deadlock, &c.wal)
 	if err != nil {
@@ -145,9 +157,7 @@ func (o *observation) End(ctx context.Context) (bench.ServerSide, error) {
 	if err != nil {
 		return side, err
 	}
-	// The observer's own transactions: two of the first reading, the samples, and the flush of the second.
-	const ofFirst, ofSecond = 2, 1
-	commits := after.commits - o.before.commits - o.samples - ofFirst - ofSecond
+	commits := after.commits - o.before.commits - (after.flushes - o.before.flushes)
 	rollbacks, deadlocks := after.rollbacks-o.before.rollbacks, after.deadlock-o.before.deadlock
 	side.Commits, side.Rollbacks, side.Deadlocks = &commits, &rollbacks, &deadlocks
 	if after.wal != nil && o.before.wal != nil {

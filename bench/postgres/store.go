@@ -12,6 +12,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,8 +37,9 @@ type Store struct {
 	name         string          // application_name of the racing connections
 	version      int             // server_version_num
 	pooled       bool
-	noCheckpoint bool // the role may not CHECKPOINT
-	prepared     int64
+	noCheckpoint bool         // the role may not CHECKPOINT
+	prepared     int64        // transactions that were prepared before the run
+	flushed      atomic.Int64 // transactions spent on publishing statistics
 }
 
 // Connect reaches the database. The error of a server that cannot be reached carries a hint.
