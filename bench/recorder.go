@@ -44,13 +44,6 @@ func (h *histogram) merge(o *histogram) {
 	h.over += o.over
 }
 
-func (h *histogram) reset() {
-	if h.h != nil {
-		h.h.Reset()
-	}
-	h.max, h.sum, h.over = 0, 0, 0
-}
-
 func (h *histogram) count() int64 {
 	if h.h == nil {
 		return 0

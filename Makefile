@@ -1,0 +1,37 @@
+# lockbench: what people and CI run. `make` alone lists the targets.
+
+GO ?= go
+BIN := bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/lockbench
+	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/lockbench ./cmd/lockbench
+
+.PHONY: test
+test: ## every test, with the race detector, on a PostgreSQL that the tests start themselves
+	$(GO) test -race -timeout 10m ./...
+
+.PHONY: lint
+lint: $(BIN)/staticcheck ## gofmt, go vet (Linux and macOS), staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
+	$(BIN)/staticcheck ./...
+
+# The linter's own dependencies stand in tools.mod, so that they never reach a user's build.
+$(BIN)/staticcheck: tools.mod tools.sum
+	$(GO) build -modfile=tools.mod -o $@ honnef.co/go/tools/cmd/staticcheck
+
+.PHONY: bench
+bench: ## attempts a second and client CPU beside pgbench's, same statements, in one run
+	$(GO) run ./cmd/vspgbench
+
+.PHONY: fuzz
+fuzz: ## fuzz the parsers for half a minute each
+	@for p in ./bench ./bench/gate; do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s $$p || exit 1; done; done
