@@ -3,7 +3,9 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -100,10 +102,10 @@ func (b Backoff) Wait(n int, rng *rand.Rand) time.Duration {
 		return b.Base
 	}
 	ceiling := b.Max
-	if shift := n - 1; shift < 30 && b.Base<<shift > 0 && b.Base<<shift < b.Max {
+	if shift := n - 1; b.Base <= b.Max>>shift { // the maximum is shifted, since the base could leave the 63 bits
 		ceiling = b.Base << shift
 	}
-	return time.Duration(rng.Int64N(int64(ceiling) + 1))
+	return time.Duration(rng.Uint64N(uint64(ceiling) + 1))
 }
 
 // Retry is the one retry policy that every strategy pays.
@@ -198,7 +200,8 @@ func checkOptions(s Spec, info StrategyInfo) error {
 		names = append(names, d.Name)
 	}
 	var errs []error
-	for name, value := range s.Options {
+	for _, name := range slices.Sorted(maps.Keys(s.Options)) {
+		value := s.Options[name]
 		var doc *OptionDoc
 		for i := range docs {
 			if docs[i].Name == name {
