@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +111,7 @@ type tally struct {
 	count       [outcomes]int64
 	contention  [contentions]int64
 	attempts    int64
+	retries     int64
 	contended   int64
 	reasons     map[Reason]int64
 	errors      map[string]int64
@@ -186,6 +189,7 @@ func (t *tally) measure(d *done, lost int64, open bool, warm time.Duration) {
 	o := d.told.Outcome
 	t.count[o]++
 	t.attempts += int64(d.told.Attempts)
+	t.retries += int64(max(0, d.told.Attempts-1)) // an operation that never got a connection has no attempt to take away from another's
 	for k, n := range d.contention {
 		t.contention[k] += int64(n)
 	}
@@ -207,11 +211,7 @@ func (t *tally) measure(d *done, lost int64, open bool, warm time.Duration) {
 		t.reasons[d.told.Reason]++
 	}
 	if d.err != nil {
-		text := d.err.Error()
-		if _, seen := t.errors[text]; !seen && len(t.errors) >= maxErrors {
-			text = "other errors"
-		}
-		t.errors[text]++
+		t.fault(d.err.Error(), 1)
 	}
 	t.last = max(t.last, d.told.End)
 	s := int((d.told.End - warm) / time.Second)
@@ -223,6 +223,14 @@ func (t *tally) measure(d *done, lost int64, open bool, warm time.Duration) {
 	if o == Confirmed {
 		t.seconds[s].Confirmed++
 	}
+}
+
+// fault counts failures under their text, or under a common one when there are too many texts.
+func (t *tally) fault(text string, n int64) {
+	if _, seen := t.errors[text]; !seen && len(t.errors) >= maxErrors {
+		text = "other errors"
+	}
+	t.errors[text] += n
 }
 
 // merged adds up all shards; the recorder must be at rest.
@@ -250,12 +258,13 @@ func (t *tally) add(s *tally) {
 		t.waits[k].merge(&s.waits[k])
 	}
 	t.attempts += s.attempts
+	t.retries += s.retries
 	t.contended += s.contended
 	for k, n := range s.reasons {
 		t.reasons[k] += n
 	}
-	for k, n := range s.errors {
-		t.errors[k] += n
+	for _, text := range slices.Sorted(maps.Keys(s.errors)) {
+		t.fault(text, s.errors[text])
 	}
 	t.last = max(t.last, s.last)
 	for i, sec := range s.seconds {
@@ -271,7 +280,7 @@ func (t *tally) add(s *tally) {
 // figures computes what the report says of a tally. window is the measured time.
 func (t *tally) figures(window time.Duration, open bool) Figures {
 	f := Figures{
-		Attempts: t.attempts, Contended: t.contended, DurationS: window.Seconds(),
+		Attempts: t.attempts, Retries: t.retries, Contended: t.contended, DurationS: window.Seconds(),
 		Outcomes: map[string]int64{}, Contention: map[string]int64{}, Audit: map[string]int64{},
 	}
 	for _, o := range Outcomes() {
@@ -283,7 +292,6 @@ func (t *tally) figures(window time.Duration, open bool) Figures {
 		f.Contention[k.String()] = t.contention[k]
 		lost += t.contention[k]
 	}
-	f.Retries = max(0, t.attempts-f.Operations)
 	for k, n := range t.reasons {
 		if f.Reasons == nil {
 			f.Reasons = map[string]int64{}
