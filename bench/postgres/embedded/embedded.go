@@ -1,0 +1,194 @@
+// Package embedded runs a PostgreSQL server without set-up: it finds or fetches the binaries, and a supervisor process of its own
+// starts the server in a directory of its own, reachable only through a unix socket, and takes everything away again however
+// its parent ends.
+package embedded
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+// Config says which server to start and how.
+type Config struct {
+	BinDir      string            // holds postgres and initdb; empty: the newest found, else fetched
+	Version     string            // major version, as "16"; empty: the newest
+	Durable     bool              // false turns fsync, synchronous_commit and full_page_writes off
+	Connections int               // that the run will open; the server has some to spare
+	Settings    map[string]string // further server settings
+	CacheDir    string            // of templates and fetched binaries; empty: the usual place
+	Repository  string            // where binaries are fetched from; empty: the fetching library's own
+	Log         func(format string, args ...any)
+}
+
+func (c *Config) log(format string, args ...any) {
+	if c.Log != nil {
+		c.Log(format, args...)
+	}
+}
+
+// order is what the supervisor is told on its standard input, in one line.
+type order struct {
+	BinDir      string
+	Durable     bool
+	Connections int
+	Settings    map[string]string
+	Cache       string
+	Detached    bool // no lifeline: the server ends with SIGTERM to the supervisor
+}
+
+// Facts are what a running server is.
+type Facts struct {
+	Version    string    `json:"version"` // of the binaries, as "15.18"
+	BinDir     string    `json:"bin_dir"`
+	Dir        string    `json:"dir"` // everything the server has
+	DSN        string    `json:"dsn"`
+	PID        int       `json:"pid"` // of the postmaster
+	Supervisor int       `json:"supervisor"`
+	Durable    bool      `json:"durable"`
+	Slots      int       `json:"slots"`    // connections it was sized for
+	RunsAs     string    `json:"runs_as"`  // how it was kept from running as root
+	Template   bool      `json:"template"` // its data directory was copied, not made
+	Started    time.Time `json:"started"`
+}
+
+// reply is the supervisor's one line on its standard output.
+type reply struct {
+	Facts *Facts
+	Error string
+	Hint  string
+}
+
+// Server is a running server that ends with this process.
+type Server struct {
+	Facts Facts
+
+	lifeline io.Closer
+	cmd      *exec.Cmd
+	stop     sync.Once
+	err      error
+}
+
+// Start starts a server. It needs [Supervised] to be called first thing in main.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	bin, err := resolve(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, &cfg, bin, false)
+}
+
+// guard marks a supervisor's environment: a program that forgot to call Supervised would start itself again and again.
+const guard = "LOCKBENCH_PG_SUPERVISOR"
+
+// launch re-executes this program as the supervisor and waits for its reply.
+func launch(ctx context.Context, cfg *Config, bin Binary, detached bool) (*Server, error) {
+	if os.Getenv(guard) != "" {
+		return nil, errors.New("the supervisor started itself: embedded.Supervised must be called first in main")
+	}
+	self, err := selfPath()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program to start the supervisor: %w", err)
+	}
+	cmd := &exec.Cmd{
+		Path: self, Args: []string{os.Args[0], supervisorArg}, // testscript dispatches on argv[0]
+		Env:         append(os.Environ(), guard+"=1"),
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // Ctrl-C is for lockbench alone: postgres would kill its sessions
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the supervisor: %w", err)
+	}
+	s := &Server{lifeline: in, cmd: cmd}
+	o := order{
+		BinDir: bin.Dir, Durable: cfg.Durable, Connections: cfg.Connections, Settings: cfg.Settings,
+		Cache: cacheDir(cfg.CacheDir), Detached: detached,
+	}
+	line, err := json.Marshal(o)
+	if err == nil {
+		_, err = in.Write(append(line, '\n'))
+	}
+	if err != nil {
+		s.abandon()
+		return nil, fmt.Errorf("talking to the supervisor: %w", err)
+	}
+	rep, err := await(ctx, out)
+	if err == nil && rep.Error != "" {
+		err = bench.Hintf(rep.Hint, "%s", rep.Error)
+	}
+	if err != nil {
+		s.abandon()
+		return nil, err
+	}
+	s.Facts = *rep.Facts
+	return s, nil
+}
+
+// await reads the supervisor's reply, unless ctx ends first.
+func await(ctx context.Context, out io.Reader) (reply, error) {
+	type result struct {
+		rep reply
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		line, err := bufio.NewReader(out).ReadBytes('\n')
+		if err != nil {
+			r.err = fmt.Errorf("the supervisor of the embedded server ended without a word: %w", err)
+		} else if err := json.Unmarshal(line, &r.rep); err != nil {
+			r.err = fmt.Errorf("the supervisor of the embedded server said %q: %w", line, err)
+		}
+		done <- r
+	}()
+	select {
+	case r := <-done:
+		return r.rep, r.err
+	case <-ctx.Done():
+		return reply{}, ctx.Err()
+	}
+}
+
+// DSN returns where the server is reached.
+func (s *Server) DSN() string { return s.Facts.DSN }
+
+// Stop ends the server and waits until everything of it is gone. It may be called more than once.
+func (s *Server) Stop() error {
+	s.stop.Do(func() {
+		_ = s.lifeline.Close()
+		s.err = s.cmd.Wait()
+	})
+	return s.err
+}
+
+// abandon ends a supervisor that did not start its server; a detached one heeds the signal only.
+func (s *Server) abandon() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	_ = s.Stop()
+}
+
+// selfPath returns this program even when its file was replaced or lies where another user may not look.
+func selfPath() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil
+	}
+	return os.Executable()
+}

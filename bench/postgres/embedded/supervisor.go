@@ -1,0 +1,408 @@
+package embedded
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+const supervisorArg = "__pg-supervisor"
+
+// Supervised reports whether this process was started as the supervisor; if so it has run as one and code is its exit code. Call it
+// first thing in main, and in the TestMain of tests that start a server.
+func Supervised() (code int, yes bool) {
+	if len(os.Args) != 2 || os.Args[1] != supervisorArg || os.Getenv(guard) == "" {
+		return 0, false
+	}
+	// The death signal of the children is bound to the thread that starts them, not to the process.
+	runtime.LockOSThread()
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	return supervise(os.Stdin, os.Stdout, term), true
+}
+
+// supervisor runs one server.
+type supervisor struct {
+	order
+	id   identity
+	dir  string
+	lock *os.File // held as long as the directory is somebody's
+	stop <-chan struct{}
+}
+
+// supervise obeys one order and returns when the server and its directory are gone.
+func supervise(in io.Reader, out io.WriteCloser, term <-chan os.Signal) int {
+	r := bufio.NewReader(in)
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return 0 // the parent died before it gave an order
+	}
+	s := &supervisor{}
+	if err := json.Unmarshal(line, &s.order); err != nil {
+		return answer(out, nil, err)
+	}
+	stop := make(chan struct{})
+	s.stop = stop
+	lifeline := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, r)
+		if !s.Detached {
+			close(lifeline)
+		}
+	}()
+	go func() {
+		select {
+		case <-lifeline:
+		case <-term:
+		}
+		close(stop)
+	}()
+	return s.run(out)
+}
+
+// answer writes the one line that the parent waits for.
+func answer(out io.WriteCloser, f *Facts, err error) int {
+	rep := reply{Facts: f}
+	code := 0
+	if err != nil {
+		code = 1
+		rep.Error = err.Error()
+		var h interface{ Hint() string }
+		if errors.As(err, &h) {
+			rep.Hint = h.Hint()
+		}
+	}
+	b, _ := json.Marshal(rep)
+	_, _ = out.Write(append(b, '\n'))
+	_ = out.Close()
+	return code
+}
+
+func (s *supervisor) run(out io.WriteCloser) int {
+	defer s.clean()
+	f, server, err := s.start()
+	if code := answer(out, f, err); code != 0 {
+		return code
+	}
+	select {
+	case <-s.stop:
+		s.end(server)
+	case <-server.gone: // it crashed; whoever uses it will see
+	}
+	return 0
+}
+
+// start lays out the directory and starts the server in it. Where the server cannot be given to another user, a user namespace in
+// which this one looks like nobody is tried.
+func (s *supervisor) start() (*Facts, *process, error) {
+	ids, err := identities()
+	if err != nil {
+		return nil, nil, err
+	}
+	var errs []error
+	for _, id := range ids {
+		s.id = id
+		f, p, err := s.startAs()
+		if err == nil {
+			return f, p, nil
+		}
+		errs = append(errs, err)
+		s.clean()
+		if s.stopped() || !errors.Is(err, errIdentity) {
+			break
+		}
+	}
+	return nil, nil, errors.Join(errs...)
+}
+
+// errIdentity marks failures of changing the user, after which another way may be tried.
+var errIdentity = errors.New("cannot start programs as another user")
+
+func (s *supervisor) stopped() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *supervisor) startAs() (*Facts, *process, error) {
+	if err := s.makeDir(); err != nil {
+		return nil, nil, err
+	}
+	version, err := s.version()
+	if err != nil {
+		return nil, nil, err
+	}
+	copied, err := s.makeData(version)
+	if err != nil {
+		return nil, nil, err
+	}
+	port := 20000 + rand.IntN(40000) // names the socket; nothing listens on it
+	if err := s.configure(port); err != nil {
+		return nil, nil, err
+	}
+	server, err := s.boot()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Facts{
+		Version: version, BinDir: s.BinDir, Dir: s.dir, PID: server.cmd.Process.Pid, Supervisor: os.Getpid(),
+		DSN:     fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", s.socketDir(), port),
+		Durable: s.Durable, Slots: s.Connections, RunsAs: s.id.name, Template: copied, Started: time.Now().UTC(),
+	}, server, nil
+}
+
+func (s *supervisor) data() string      { return filepath.Join(s.dir, "data") }
+func (s *supervisor) socketDir() string { return filepath.Join(s.dir, "s") }
+func (s *supervisor) logFile() string   { return filepath.Join(s.dir, "log") }
+
+// dirPrefix names the directories that the janitor looks at.
+const dirPrefix = "lockbench-pg-"
+
+// makeDir makes the server's directory. The owner's lock is taken before anything else stands in it, so that the janitor of another
+// lockbench leaves it alone.
+func (s *supervisor) makeDir() error {
+	base, err := s.id.base()
+	if err != nil {
+		return err
+	}
+	sweep(base)
+	if s.dir, err = os.MkdirTemp(base, dirPrefix); err != nil {
+		return fmt.Errorf("making the server's directory: %w", err)
+	}
+	if s.lock, err = lockOwner(s.dir); err != nil {
+		return fmt.Errorf("locking the server's directory: %w", err)
+	}
+	if s.id.credential != nil {
+		if err := os.Chmod(s.dir, 0o711); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{s.data(), s.socketDir()} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return err
+		}
+		if err := s.give(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give hands a file to the user that the server runs as.
+func (s *supervisor) give(path string) error {
+	if s.id.credential == nil {
+		return nil
+	}
+	if err := os.Lchown(path, int(s.id.credential.Uid), int(s.id.credential.Gid)); err != nil {
+		return fmt.Errorf("%w: %w", errIdentity, err)
+	}
+	return nil
+}
+
+// clean takes the directory away.
+func (s *supervisor) clean() {
+	if s.dir == "" {
+		return
+	}
+	_ = os.RemoveAll(s.dir)
+	if s.lock != nil {
+		_ = s.lock.Close()
+	}
+	s.dir, s.lock = "", nil
+}
+
+// process is a child that somebody waits for.
+type process struct {
+	cmd  *exec.Cmd
+	gone chan struct{}
+}
+
+// spawn starts a program as the server's user. It must run on the supervisor's first thread.
+func (s *supervisor) spawn(out *os.File, name string, args ...string) (*process, error) {
+	cmd := exec.Command(filepath.Join(s.BinDir, name), args...)
+	cmd.Dir = "/" // the demoted user may not enter where lockbench was started
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PG") || strings.HasPrefix(kv, guard) })
+	cmd.Env = append(cmd.Env, "LC_ALL=C", "TZ=UTC")
+	cmd.SysProcAttr = s.id.attributes()
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) {
+			return nil, fmt.Errorf("%w (%s): %w", errIdentity, s.id.name, err)
+		}
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	p := &process{cmd: cmd, gone: make(chan struct{})}
+	go func() { _ = cmd.Wait(); close(p.gone) }()
+	return p, nil
+}
+
+// finish runs a program to its end; its output goes to the log.
+func (s *supervisor) finish(name string, args ...string) error {
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p, err := s.spawn(log, name, args...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.gone:
+	case <-s.stop:
+		_ = p.cmd.Process.Kill()
+		<-p.gone
+		return context.Canceled
+	}
+	if !p.cmd.ProcessState.Success() {
+		return s.failure(name+" failed", p)
+	}
+	return nil
+}
+
+// failure is the error of a program that ended, with the end of what it said.
+func (s *supervisor) failure(what string, p *process) error {
+	text, _ := os.ReadFile(s.logFile())
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	tail := strings.Join(lines[max(0, len(lines)-5):], " | ")
+	if s.id.credential == nil && strings.Contains(tail, "could not look up effective user ID") {
+		return fmt.Errorf("%w: %s", errIdentity, tail)
+	}
+	return bench.Hintf("name another installation with --pg-bin, or a running server with --dsn",
+		"%s (%s) when starting PostgreSQL from %s: %s", what, p.cmd.ProcessState, s.BinDir, tail)
+}
+
+// version asks the server's program for its version.
+func (s *supervisor) version() (string, error) {
+	v, err := binaryVersion(s.BinDir)
+	if err != nil {
+		return "", fmt.Errorf("asking postgres in %s for its version: %w", s.BinDir, err)
+	}
+	return v, nil
+}
+
+// makeData fills the data directory, from a template where there is one.
+func (s *supervisor) makeData(version string) (copied bool, err error) {
+	t := templateFor(s.Cache, s.BinDir, version)
+	if t.usable() && t.copyTo(s.data(), s.give, s.stop) == nil {
+		return true, nil
+	}
+	if s.stopped() {
+		return false, context.Canceled
+	}
+	if err := emptyDir(s.data()); err != nil {
+		return false, err
+	}
+	args := []string{"-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"}
+	if err := s.finish("initdb", args...); err != nil {
+		return false, err
+	}
+	t.make(s.data(), s.stop)
+	return false, nil
+}
+
+// configure writes the settings. Durable means PostgreSQL's own defaults: a row's lock is held through the flush of its commit, so
+// durability is part of what is measured.
+func (s *supervisor) configure(port int) error {
+	settings := map[string]string{
+		"listen_addresses": "", "port": fmt.Sprint(port), "unix_socket_directories": s.socketDir(), "unix_socket_permissions": "0700",
+		"max_connections": fmt.Sprint(s.Connections + 20), "superuser_reserved_connections": "3",
+		"shared_buffers": "128MB", "random_page_cost": "1.1", "jit": "off",
+		// No checkpoint by time or by volume falls into a measured window; lockbench makes one before each.
+		"checkpoint_timeout": "30min", "max_wal_size": "4GB", "min_wal_size": "256MB",
+		"max_pred_locks_per_transaction": "256", "restart_after_crash": "off",
+		"log_lock_waits": "on", "log_min_messages": "warning", "lc_messages": "C", "timezone": "UTC", "log_timezone": "UTC",
+		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
+	}
+	if !s.Durable {
+		settings["fsync"], settings["synchronous_commit"], settings["full_page_writes"] = "off", "off", "off"
+	}
+	for k, v := range s.Settings {
+		settings[k] = v
+	}
+	var b strings.Builder
+	for k, v := range settings {
+		fmt.Fprintf(&b, "%s = '%s'\n", k, strings.ReplaceAll(v, "'", "''"))
+	}
+	path := filepath.Join(s.data(), "postgresql.conf")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		return err
+	}
+	return s.give(path)
+}
+
+// readyWithin bounds a start; a slow disk takes a few seconds, a broken installation for ever.
+const readyWithin = 60 * time.Second
+
+// boot starts the server and waits until it takes connections.
+func (s *supervisor) boot() (*process, error) {
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p, err := s.spawn(log, "postgres", "-D", s.data())
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.After(readyWithin)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.gone:
+			return nil, s.failure("postgres ended", p)
+		case <-s.stop:
+			s.end(p)
+			return nil, context.Canceled
+		case <-deadline:
+			s.end(p)
+			return nil, s.failure(fmt.Sprintf("postgres was not ready within %s", readyWithin), p)
+		case <-tick.C:
+			// The eighth line is the postmaster's state: what pg_ctl looks at.
+			if lines := pidFile(s.data()); len(lines) >= 8 && strings.TrimSpace(lines[7]) == "ready" {
+				return p, nil
+			}
+		}
+	}
+}
+
+func pidFile(data string) []string {
+	b, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(b), "\n")
+}
+
+// end stops a server, more and more firmly.
+func (s *supervisor) end(p *process) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
+		_ = p.cmd.Process.Signal(sig)
+		select {
+		case <-p.gone:
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+	<-p.gone
+}
