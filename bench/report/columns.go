@@ -1,0 +1,177 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+// line is one cell of the report as a row of the table.
+type line struct {
+	cell    *bench.Cell
+	fastest float64 // goodput of the fastest sound cell; 0: this one is not ranked
+}
+
+// column is one column of the table.
+type column struct {
+	head string
+	rank int // importance: where space is short, the highest goes first
+	left bool
+	text func(l *line) string
+	// when says whether the column is worth its space in this report; nil: always.
+	when func(cells []bench.Cell) bool
+}
+
+// columns lists them in reading order. The ranks keep, on 80 columns, who won, whether it was right, and how fast it was.
+func columns() []column {
+	return []column{
+		{head: "strategy", rank: 0, left: true, text: func(l *line) string { return l.cell.Strategy }},
+		{head: "verdict", rank: 1, left: true, text: verdict},
+		{head: "confirmed", rank: 3, text: outcome(bench.Confirmed)},
+		{head: "rejected", rank: 11, text: outcome(bench.Rejected)},
+		{head: "busy", rank: 10, text: outcome(bench.Busy)},
+		{head: "not found", rank: 9, text: outcome(bench.NotFound), when: anyone(bench.NotFound)},
+		{head: "indeterminate", rank: 7, text: outcome(bench.Indeterminate), when: anyone(bench.Indeterminate)},
+		{head: "failed", rank: 6, text: outcome(bench.Failed), when: anyone(bench.Failed)},
+		{head: "overbooked", rank: 2, text: audit("overbooked"), when: audited("overbooked")},
+		{head: "lost", rank: 5, text: audit("lost_updates"), when: audited("lost_updates")},
+		{head: "undersold", rank: 6, text: audit("undersold"), when: found("undersold")},
+		{head: "negative", rank: 6, text: audit("negative"), when: found("negative")},
+		{head: "unexplained", rank: 6, text: audit("unexplained"), when: found("unexplained")},
+		{head: "leaked", rank: 6, text: audit("leaked_locks"), when: found("leaked_locks")},
+		{head: "conflicts", rank: 12, text: func(l *line) string { return scaled(l.cell.ConflictRate, 100, " %") }},
+		{head: "attempts/conf", rank: 13, text: func(l *line) string { return scaled(l.cell.Amplification, 1, "") }},
+		{head: "goodput/s", rank: 2, text: func(l *line) string { return scaled(l.cell.Goodput, 1, "") }},
+		{head: "× fastest", rank: 8, text: ratio},
+		{head: "p50 ms", rank: 4, text: percentile(50, func(p *bench.Percentiles) *float64 { return p.P50 })},
+		{head: "p95 ms", rank: 14, text: percentile(95, func(p *bench.Percentiles) *float64 { return p.P95 })},
+		{head: "p99 ms", rank: 6, text: percentile(99, func(p *bench.Percentiles) *float64 { return p.P99 })},
+		{head: "max ms", rank: 15, text: percentile(0, func(p *bench.Percentiles) *float64 { return p.Max })},
+	}
+}
+
+// worthwhile returns the columns that have something to say in this report.
+func worthwhile(cells []bench.Cell) []column {
+	return slices.DeleteFunc(columns(), func(c column) bool { return c.when != nil && !c.when(cells) })
+}
+
+func verdict(l *line) string {
+	switch {
+	case l.cell.NA != "":
+		return "n/a"
+	case len(l.cell.Trials) == 0:
+		return "not run"
+	}
+	return l.cell.Verdict.String()
+}
+
+func ran(l *line) bool { return len(l.cell.Trials) > 0 }
+
+func outcome(o bench.Outcome) func(*line) string {
+	return func(l *line) string {
+		if !ran(l) {
+			return dash
+		}
+		return fmt.Sprint(l.cell.Outcomes[o.String()])
+	}
+}
+
+func anyone(o bench.Outcome) func([]bench.Cell) bool {
+	return func(cells []bench.Cell) bool {
+		return slices.ContainsFunc(cells, func(c bench.Cell) bool { return c.Outcomes[o.String()] > 0 })
+	}
+}
+
+func audit(name string) func(*line) string {
+	return func(l *line) string {
+		n, checked := l.cell.Audit[name]
+		if !checked {
+			return dash
+		}
+		return fmt.Sprint(n)
+	}
+}
+
+func audited(name string) func([]bench.Cell) bool {
+	return func(cells []bench.Cell) bool {
+		return slices.ContainsFunc(cells, func(c bench.Cell) bool { _, ok := c.Audit[name]; return ok })
+	}
+}
+
+func found(name string) func([]bench.Cell) bool {
+	return func(cells []bench.Cell) bool {
+		return slices.ContainsFunc(cells, func(c bench.Cell) bool { return c.Audit[name] > 0 })
+	}
+}
+
+func scaled(v *float64, by float64, unit string) string {
+	if v == nil {
+		return dash
+	}
+	return number(*v*by) + unit
+}
+
+// ratio is a sound strategy's goodput as a share of the fastest one's. Others are not ranked.
+func ratio(l *line) string {
+	if l.fastest == 0 || l.cell.Goodput == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", *l.cell.Goodput/l.fastest)
+}
+
+// percentile is a latency of confirmed operations; ~ marks one that rests on too few of them.
+func percentile(q float64, of func(*bench.Percentiles) *float64) func(*line) string {
+	return func(l *line) string {
+		p := l.cell.Latency[bench.Confirmed.String()]
+		v := of(&p)
+		if v == nil {
+			return dash
+		}
+		if q > 0 && p.Count < bench.MinSamples(q) {
+			return "~" + number(*v)
+		}
+		return number(*v)
+	}
+}
+
+// ranked splits the cells: sound ones by goodput, and below the rule the others: violated, undetermined, not run.
+func ranked(r *bench.Report) (sound, others []line) {
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		if c.Verdict == bench.Sound {
+			sound = append(sound, line{cell: c})
+		} else {
+			others = append(others, line{cell: c})
+		}
+	}
+	slices.SortStableFunc(sound, func(a, b line) int { return cmp.Compare(goodput(b.cell), goodput(a.cell)) })
+	if len(sound) > 0 {
+		for i := range sound {
+			sound[i].fastest = goodput(sound[0].cell)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b line) int { return cmp.Compare(shelf(a.cell), shelf(b.cell)) })
+	return sound, others
+}
+
+// shelf orders what is not ranked.
+func shelf(c *bench.Cell) int {
+	switch {
+	case c.NA != "":
+		return 3
+	case len(c.Trials) == 0:
+		return 2
+	case c.Verdict == bench.Violated:
+		return 0
+	}
+	return 1
+}
+
+func goodput(c *bench.Cell) float64 {
+	if c.Goodput == nil {
+		return 0
+	}
+	return *c.Goodput
+}

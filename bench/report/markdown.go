@@ -1,0 +1,83 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+// writeMarkdown writes the report for a post: every column, and the footer that makes it reproducible.
+func writeMarkdown(w io.Writer, r *bench.Report, _ Options) error {
+	sound, others := ranked(r)
+	g := newGrid(worthwhile(r.Cells), sound, others)
+	if r.Partial {
+		if _, err := fmt.Fprint(w, "**Partial:** the run was stopped; this is what was measured until then.\n\n"); err != nil {
+			return err
+		}
+	}
+	if err := g.markdown(w); err != nil {
+		return err
+	}
+	var b strings.Builder
+	if c := counting(r); c != "" {
+		fmt.Fprintf(&b, "\n*%s*\n", c)
+	}
+	for _, s := range sentences(r) {
+		fmt.Fprintf(&b, "\n%s\n", s)
+	}
+	if ws := warnings(r); len(ws) > 0 {
+		b.WriteString("\n")
+		for _, wg := range ws {
+			fmt.Fprintf(&b, "- **warning:** %s", wg.message)
+			if wg.fix != "" {
+				fmt.Fprintf(&b, " — fix: %s", wg.fix)
+			}
+			b.WriteString("\n")
+		}
+	}
+	b.WriteString("\n")
+	for _, f := range footer(r) {
+		if command, ok := strings.CutPrefix(f, "again: "); ok {
+			f = "again: `" + command + "`"
+		}
+		fmt.Fprintf(&b, "<sub>%s</sub><br>\n", f)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (g *grid) markdown(w io.Writer) error {
+	aligns := make(tw.Alignment, len(g.cols))
+	heads := make([]string, len(g.cols))
+	for j, c := range g.cols {
+		heads[j], aligns[j] = c.head, tw.AlignRight
+		if c.left {
+			aligns[j] = tw.AlignLeft
+		}
+	}
+	t := tablewriter.NewTable(w, tablewriter.WithRenderer(renderer.NewMarkdown()),
+		tablewriter.WithHeaderAutoFormat(tw.Off), tablewriter.WithHeaderAutoWrap(tw.WrapNone), tablewriter.WithRowAutoWrap(tw.WrapNone),
+		tablewriter.WithAlignment(aligns))
+	t.Header(heads)
+	for _, row := range g.rows {
+		safe := make([]string, len(row))
+		for j, text := range row {
+			safe[j] = escape(text)
+		}
+		if err := t.Append(safe); err != nil {
+			return err
+		}
+	}
+	return t.Render()
+}
+
+// escape keeps a cell one cell: the table library does not.
+func escape(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", "").Replace(text)
+}
