@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+// child is lockbench in a process of its own, whose progress a test waits for.
+type child struct {
+	*exec.Cmd
+	stdout bytes.Buffer
+	stderr *bufio.Reader
+	said   strings.Builder
+}
+
+// start runs lockbench with the environment as it is and some variables set.
+func start(t *testing.T, env []string, args ...string) *child {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{Cmd: exec.CommandContext(t.Context(), self, args...)}
+	c.Args[0] = "lockbench" // what testscript.Main looks at
+	c.Env = append(os.Environ(), append([]string{"DATABASE_URL=", "LOCKBENCH_DSN="}, env...)...)
+	c.Cmd.Stdout = &c.stdout
+	pipe, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stderr = bufio.NewReader(pipe)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// await reads stderr until a line matches.
+func (c *child) await(t *testing.T, pattern string) {
+	t.Helper()
+	want := regexp.MustCompile(pattern)
+	for {
+		line, err := c.stderr.ReadString('\n')
+		c.said.WriteString(line)
+		if want.MatchString(strings.TrimSuffix(line, "\n")) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v before a line matched %q:\n%s", err, pattern, c.said.String())
+		}
+	}
+}
+
+// end waits for the process and returns its exit code.
+func (c *child) end(t *testing.T) int {
+	t.Helper()
+	rest, _ := io.ReadAll(c.stderr)
+	c.said.Write(rest)
+	err := c.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// endless is a run that only a signal ends: each trial prints a line, which is the event that the tests wait for.
+func endless(more ...string) []string {
+	return append([]string{"run", "--strategy", "atomic", "--users", "20", "--rows", "4", "--trials", "100000", "--warmup", "0s"}, more...)
+}
+
+// The first signal ends the run in order, with what was measured so far printed and saved.
+func TestSignalsEndARunInOrder(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		signal syscall.Signal
+		code   int
+	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}} {
+		t.Run(tc.signal.String(), func(t *testing.T) {
+			t.Parallel()
+			dsn, err := freshDatabase(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(t.TempDir(), "partial.json")
+			c := start(t, []string{"LOCKBENCH_DSN=" + dsn}, endless("--format", "json", "--output", file)...)
+			c.await(t, `^\[ +2/100000\]`)
+			if err := c.Process.Signal(tc.signal); err != nil {
+				t.Fatal(err)
+			}
+			if code := c.end(t); code != tc.code {
+				t.Errorf("exit code %d, want %d\n%s", code, tc.code, c.said.String())
+			}
+			if want := "stopping: finishing operations under way; press Ctrl-C again to stop at once\n"; !strings.Contains(c.said.String(), want) {
+				t.Errorf("stderr does not say %q:\n%s", want, c.said.String())
+			}
+			saved, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for where, data := range map[string][]byte{"stdout": c.stdout.Bytes(), "the file": saved} {
+				var rep bench.Report
+				if err := json.Unmarshal(data, &rep); err != nil {
+					t.Fatalf("%s: %v", where, err)
+				}
+				if !rep.Partial || len(rep.Cells) != 1 || len(rep.Cells[0].Trials) < 2 {
+					t.Errorf("%s holds no partial report: partial %v, %d cells", where, rep.Partial, len(rep.Cells))
+				}
+			}
+		})
+	}
+}
+
+// The second signal does not wait for operations: here they would think for an hour.
+func TestSecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn, err := freshDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, []string{"LOCKBENCH_DSN=" + dsn}, "run", "--strategy", "pessimistic", "--users", "4", "--rows", "1",
+		"--think", "1h", "--deadline", "0s", "--trials", "1", "--warmup", "0s")
+	waitFor(t, "an open transaction", func() bool { return holdsLock(t, dsn) })
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, "^stopping: ")
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, "^stopping at once$")
+	if code := c.end(t); code != 130 {
+		t.Errorf("exit code %d\n%s", code, c.said.String())
+	}
+}
+
+// However lockbench ends, its server ends with it: here by a signal that leaves it no time to tidy up.
+func TestKilledRunLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	tmp, err := os.MkdirTemp("", "lockbench-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
+	if err := os.Chmod(tmp, 0o711); err != nil { //nolint:gosec // the server of a root runs as somebody else, who must get in
+		t.Fatal(err)
+	}
+	c := start(t, []string{"TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp}, endless("--no-durable")...)
+	c.await(t, `^\[ +1/100000\]`)
+	dirs, err := filepath.Glob(filepath.Join(tmp, "lockbench-pg-*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("the server's directory is not found: %v %v", dirs, err)
+	}
+	postmaster := firstNumber(t, filepath.Join(dirs[0], "data", "postmaster.pid"))
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.end(t)
+	waitFor(t, "the server's end", func() bool { return errors.Is(syscall.Kill(postmaster, 0), syscall.ESRCH) })
+	waitFor(t, "the directory's end", func() bool {
+		_, err := os.Stat(dirs[0])
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+// Ctrl-C while the server starts ends that as well.
+func TestSignalWhileTheServerStarts(t *testing.T) {
+	t.Parallel()
+	tmp, err := os.MkdirTemp("", "lockbench-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
+	if err := os.Chmod(tmp, 0o711); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	c := start(t, []string{"TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp}, endless()...)
+	waitFor(t, "the server's directory", func() bool {
+		dirs, _ := filepath.Glob(filepath.Join(tmp, "lockbench-pg-*", "data"))
+		return len(dirs) > 0
+	})
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.end(t); code != 130 {
+		t.Errorf("exit code %d\n%s", code, c.said.String())
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "lockbench-pg-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// waitFor looks again and again until something is the case; it is for what tells nobody when it happens.
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// holdsLock reports whether a racing session is inside a transaction, where it thinks.
+func holdsLock(t *testing.T, dsn string) bool {
+	t.Helper()
+	var n int
+	query(t, dsn, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'", &n)
+	return n > 0
+}
+
+func firstNumber(t *testing.T, file string) int {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	n, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// query runs a query of one value in a database of the shared server.
+func query(t *testing.T, dsn, sql string, to any) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(context.Background(), sql).Scan(to); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/gate"
+	"github.com/lockbench/lockbench/bench/report"
+	"github.com/lockbench/lockbench/scenarios"
+	"github.com/lockbench/lockbench/strategies"
+)
+
+// Defaults that flags name only in words.
+const (
+	mostConnections = 32               // on a hot row more connections are slower
+	window          = 10 * time.Second // of closed and open mode without an end of their own
+	drain           = 10 * time.Second // for operations under way when a run is stopped
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	settings bench.Settings
+	mode     string
+	where    source
+	formats  []string
+	outputs  []string
+	failOn   []string
+	strict   bool
+	quiet    bool
+	noColor  bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Race users under strategies, audit and report",
+		Long: `Race users for the same rows under one or more strategies, audit what they were told against what the database holds, and print one
+table. Results go to stdout, everything else to stderr. Without --dsn a PostgreSQL is started for the run and removed after it.
+
+--fail-on takes a figure of the JSON report, a comparison and a value; it fails where the comparison holds: overbooked>0,
+lost_updates>0, conflict_rate>20%, p99>50ms, goodput<500/s. With a strategy in front it holds for that one: "optimistic: p99>50ms".
+
+Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-on threshold failed, 6 inconclusive (with --strict),
+130 and 143 stopped by a signal. The first Ctrl-C finishes what is under way and reports it, the second stops at once.`,
+		Example: `  lockbench run
+  lockbench run --strategy optimistic --users 500
+  lockbench run --strategy none --rows 1 --think 5ms            the last seat, unprotected
+  lockbench run --strategy pessimistic:wait=nowait,pessimistic:wait=50ms,optimistic:retries=3
+  lockbench run --scenario inventory --mode closed --duration 10s --users 64
+  lockbench run --mode open --rate 200 --fail-on 'p99>50ms'
+  lockbench run --dsn postgres://app@db.example.org/test --output race.json --output race.md`,
+		Args: a.words(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.race(cmd.Context(), cmd.Flags(), f) },
+	}
+	f.add(flagSet{a: a, fs: cmd.Flags()})
+	f.complete(cmd)
+	return cmd
+}
+
+// add declares the flags, under the headings of --help.
+func (f *runFlags) add(fs flagSet) {
+	s := &f.settings
+	s.Drain = bench.Duration(drain)
+	fs.fs.SortFlags = false
+
+	g := fs.in("What to race")
+	g.list(&s.Strategies, "strategy", "list", []string{bench.All}, false, "strategies, separated by commas; options follow by colons, as optimistic:retries=3")
+	g.text(&s.Scenario, "scenario", "name", "seats", "what users race for")
+
+	g = fs.in("Load")
+	whole(g, &s.Users, "users", 500, "users, each one goroutine")
+	whole(g, &s.Connections, "connections", 0, "database connections they share (default the lesser of users and 32)")
+	g.oneOf(&f.mode, "mode", string(bench.Burst), []string{string(bench.Burst), string(bench.Closed), string(bench.Open)}, "all at once, in loops, or on a schedule")
+	g.duration(&s.Duration, "duration", 0, "measured window of closed and open mode (default 10s)")
+	whole(g, &s.Operations, "operations", 0, "end closed or open mode after so many operations")
+	g.real(&s.Rate, "rate", "arrivals a second in open mode")
+	whole(g, &s.Trials, "trials", 3, "repetitions of every cell, interleaved")
+	g.duration(&s.Warmup, "warmup", time.Second, "not measured: a discarded burst, or the first part of closed and open mode; 0s for none")
+	whole(g, &s.Seed, "seed", 1, "of everything random")
+	g.duration(&s.Think, "think", 2*time.Millisecond, "between read and write, inside the transaction")
+	g.duration(&s.Pause, "pause", 0, "between a user's operations")
+	g.onOff(&s.Pipeline, "pipeline-begin", true, "send BEGIN with the first statement and COMMIT with the last")
+
+	g = fs.in("Data")
+	whole(g, &s.Rows, "rows", 0, "seats or stock items (default the scenario's)")
+	whole(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
+	g.text(&s.Skew, "skew", "skew", "uniform", "which rows users want: uniform, zipf:0.99, hot:3")
+
+	g = fs.in("Retrying")
+	whole(g, &s.Retries, "retries", 100, "attempts after the first")
+	g.text(&s.Backoff, "backoff", "backoff", "exp=1ms..50ms", "between attempts, with full jitter: none, fixed=10ms, exp=1ms..50ms")
+	g.duration(&s.Deadline, "deadline", 30*time.Second, "of an operation, all attempts included; 0s for none")
+	g.duration(&s.LockTimeout, "lock-timeout", 0, "of a wait for a lock (default none)")
+
+	f.where.add(fs.in("Database"))
+
+	g = fs.in("Output")
+	g.list(&f.formats, "format", "list", []string{"table"}, true, "formats on stdout: "+strings.Join(report.Formats(), ", "))
+	g.list(&f.outputs, "output", "file", nil, false, "save the report to a file too, in the format of its extension")
+	g.list(&f.failOn, "fail-on", "limit", nil, false, "exit 4 where this holds, as 'overbooked>0'")
+	g.onOff(&f.strict, "strict", true, "exit 6 if anything stayed undetermined or n/a")
+	g.onOff(&f.quiet, "quiet", true, "no progress, errors only")
+	g.onOff(&f.noColor, "no-color", true, "no colours (as with NO_COLOR)")
+}
+
+func (f *runFlags) complete(cmd *cobra.Command) {
+	complete(cmd, "strategy", completeStrategies)
+	complete(cmd, "scenario", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return scenarioWords(), cobra.ShellCompDirectiveNoFileComp
+	})
+	completeWords(cmd, "mode", string(bench.Burst), string(bench.Closed), string(bench.Open))
+	completeList(cmd, "format", report.Formats()...)
+	completeWords(cmd, "skew", "uniform", "zipf:0.99", "hot:3")
+	completeWords(cmd, "backoff", "none", "fixed=10ms", "exp=1ms..50ms")
+	complete(cmd, "fail-on", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return gate.Names(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+}
+
+// plan is a run whose command line has been checked.
+type plan struct {
+	race   *bench.Race
+	limits []gate.Limit
+	files  []outputFile
+}
+
+// race checks everything, then runs.
+func (a *app) race(ctx context.Context, given *pflag.FlagSet, f *runFlags) error {
+	p := a.check(given, f)
+	if err := a.usage(); err != nil {
+		return err
+	}
+	say := a.say(f.quiet)
+	sig := interruptible(ctx, say)
+	defer sig.end()
+
+	db, err := f.where.open(sig.ctx, p.race.Settings.Connections, say)
+	if err != nil {
+		if code := sig.code(); code != 0 {
+			return &exitError{code}
+		}
+		return err
+	}
+	err = a.raceOn(ctx, db, f, p, sig)
+	if stopping := db.close(); stopping != nil {
+		a.complain(fmt.Errorf("stopping the server: %w", stopping))
+	}
+	return err
+}
+
+// raceOn runs the plan on a database and reports.
+func (a *app) raceOn(ctx context.Context, db *database, f *runFlags, p plan, sig *interruption) error {
+	if db.pooled { // some strategies cannot work there, and say so
+		var err error
+		if p.race, err = compile(p.race.Settings, true); err != nil {
+			return usageError{err}
+		}
+	}
+	show := newProgress(a.stderr, f.quiet, p.race.Settings.Users)
+	sig.racing(show.Say)
+	rep, err := p.race.Execute(ctx, db.store, sig.stop, show)
+	sig.over(a.say(f.quiet))
+	show.Close()
+	a.label(rep)
+	return a.finish(f, p, rep, err, sig)
+}
+
+// check notes every problem of the command line and returns the plan, which is good if there are none.
+func (a *app) check(given *pflag.FlagSet, f *runFlags) plan {
+	var p plan
+	s := f.settings
+	s.Mode = bench.Mode(f.mode)
+	if s.Connections == 0 {
+		s.Connections = min(max(s.Users, 1), mostConnections)
+	}
+	a.checkEnd(&s, given)
+	f.where.check(a, given)
+	var err error
+	p.race, err = compile(s, false)
+	a.problem(err)
+	p.limits, err = gate.ParseAll(f.failOn)
+	for _, e := range flatten(err) {
+		a.problem(fmt.Errorf("--fail-on: %w", e))
+	}
+	for _, l := range p.limits {
+		a.problem(concerned(l, p.race.Cells))
+	}
+	for _, name := range f.formats {
+		a.problem(knownFormat(name))
+	}
+	p.files = a.outputFiles(f.outputs)
+	return p
+}
+
+func compile(s bench.Settings, pooled bool) (*bench.Race, error) {
+	return bench.Compile(s, strategies.All(), scenarios.All(), bench.Connecting{Pooled: pooled})
+}
+
+// checkEnd settles when a run ends; a burst ends by itself.
+func (a *app) checkEnd(s *bench.Settings, given *pflag.FlagSet) {
+	if s.Mode != bench.Burst {
+		if s.Duration == 0 && s.Operations == 0 && !given.Changed("duration") {
+			s.Duration = bench.Duration(window)
+		}
+		return
+	}
+	for _, name := range []string{"duration", "operations", "pause"} {
+		if given.Changed(name) {
+			a.problem(bench.Hintf("add --mode closed", "--%s has no meaning in burst mode, where each user acts once", name))
+		}
+	}
+}
+
+// concerned refuses a limit for a strategy that does not race.
+func concerned(l gate.Limit, cells []*bench.Entrant) error {
+	var labels []string
+	for _, c := range cells {
+		if l.Concerns(c.Spec.Label, c.Spec.Name) {
+			return nil
+		}
+		labels = append(labels, c.Spec.Label)
+	}
+	if l.Strategy == "" || len(labels) == 0 {
+		return nil // there is nothing wrong with the limit itself
+	}
+	return bench.Hintf(didYouMean("", l.Strategy, labels), "--fail-on: strategy %q of threshold %q does not race", l.Strategy, l.Text)
+}
+
+func knownFormat(name string) error {
+	all := report.Formats()
+	if slices.Contains(all, name) {
+		return nil
+	}
+	hint := "one of " + strings.Join(all, ", ")
+	if n := bench.Nearest(name, all); n != "" {
+		hint = "did you mean --format " + n + "? (" + hint + ")"
+	}
+	return bench.Hintf(hint, "--format: unknown format %q", name)
+}
+
+// say prints notes on stderr; with --quiet it prints nothing.
+func (a *app) say(quiet bool) func(format string, args ...any) {
+	if quiet {
+		return func(string, ...any) {}
+	}
+	return func(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }
+}
+
+// label says which program made the report, and with which command.
+func (a *app) label(rep *bench.Report) {
+	rep.Lockbench = build()
+	rep.Command = commandLine(a.args)
+}
+
+// finish prints and saves the report, and decides the exit code. A report is worth having as soon as anything was measured, also when
+// the run broke off.
+func (a *app) finish(f *runFlags, p plan, rep *bench.Report, broke error, sig *interruption) error {
+	var errs []error
+	if measured(rep) || sig.code() != 0 {
+		errs = append(errs, a.print(f, rep), a.save(p.files, rep))
+	}
+	if broke != nil {
+		errs = append(errs, broke)
+	}
+	failed := errors.Join(errs...)
+	if failed != nil {
+		a.complain(failed)
+	}
+	failures := gate.Check(p.limits, rep.Cells)
+	broken := brokenClaims(rep.Cells)
+	for _, b := range broken {
+		fmt.Fprintf(a.stderr, "lockbench: error: %s\n", b)
+	}
+	if sig.code() != 0 { // what is missing from a stopped run has not failed
+		return &exitError{sig.code()}
+	}
+	for _, t := range failures {
+		fmt.Fprintf(a.stderr, "lockbench: error: --fail-on: %s\n", t)
+	}
+	switch {
+	case failed != nil:
+		return &exitError{exitTrouble}
+	case len(broken) > 0:
+		return &exitError{exitBroken}
+	case len(failures) > 0:
+		return &exitError{exitThreshold}
+	case f.strict:
+		return a.conclusive(rep.Cells)
+	}
+	return nil
+}
+
+func measured(rep *bench.Report) bool {
+	return slices.ContainsFunc(rep.Cells, func(c bench.Cell) bool { return len(c.Trials) > 0 })
+}
+
+// brokenClaims says which strategies did not keep what they claim.
+func brokenClaims(cells []bench.Cell) []string {
+	var all []string
+	for i := range cells {
+		if c := &cells[i]; c.ClaimBroken {
+			text := ""
+			for _, f := range c.Findings {
+				text += ": " + f.Message
+				break
+			}
+			all = append(all, fmt.Sprintf("%s broke its claim on %s%s", c.Strategy, c.Scenario, text))
+		}
+	}
+	return all
+}
+
+// conclusive is what --strict asks: every claim was put to the test.
+func (a *app) conclusive(cells []bench.Cell) error {
+	var errs []error
+	for i := range cells {
+		switch c := &cells[i]; {
+		case c.NA != "":
+			errs = append(errs, bench.Hintf("name the strategies that make sense, or leave --strict out", "--strict: %s makes no sense on %s", c.Strategy, c.Scenario))
+		case c.Verdict == bench.Undetermined && len(c.Claim) > 0:
+			errs = append(errs, bench.Hintf("raise --users or --think, or lower --rows", "--strict: the claim of %s was not put to the test", c.Strategy))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	a.complain(errors.Join(errs...))
+	return &exitError{exitInconclusive}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/postgres"
+)
+
+// source is where the database comes from: a DSN, a server kept by "lockbench server", or one that lives as long as the run.
+type source struct {
+	dsn     string
+	dsnFrom string // the flag or variable that gave it
+	bin     string
+	version string
+	durable bool
+}
+
+func (s *source) add(g flagSet) {
+	s.durable = true
+	g.text(&s.dsn, "dsn", "dsn", "", "the server to use, as postgres://user@host/db (default LOCKBENCH_DSN, then DATABASE_URL, then one of its own)")
+	s.addServer(g)
+}
+
+// addServer adds the flags of a server of lockbench's own.
+func (s *source) addServer(g flagSet) {
+	s.durable = true
+	g.text(&s.bin, "pg-bin", "dir", "", "directory with postgres and initdb (default the newest found)")
+	g.text(&s.version, "pg-version", "major", "", "major version of PostgreSQL, as 16")
+	g.onOff(&s.durable, "durable", true, "flush every commit to disk (default)")
+	g.onOff(&s.durable, "no-durable", false, "turn fsync and synchronous_commit off; the report says so")
+}
+
+// check notes what is wrong with the flags, and settles which DSN is used.
+func (s *source) check(a *app, given *pflag.FlagSet) {
+	s.dsnFrom = "--dsn"
+	for _, name := range []string{"LOCKBENCH_DSN", "DATABASE_URL"} {
+		if v := a.env(name); v != "" && !given.Changed("dsn") {
+			s.dsn, s.dsnFrom = v, name
+			break
+		}
+	}
+	if given.Changed("dsn") && s.dsn == "" {
+		a.problem(bench.Hintf("leave --dsn out to let lockbench start a server", "--dsn: the value is empty"))
+	}
+	if s.dsn != "" {
+		hint := "leave it out, or leave --dsn out to let lockbench start a server"
+		if s.dsnFrom != "--dsn" {
+			hint = "leave it out, or unset " + s.dsnFrom + " to let lockbench start a server"
+		}
+		for _, name := range []string{"pg-bin", "pg-version", "no-durable"} {
+			if given.Changed(name) {
+				a.problem(bench.Hintf(hint, "--%s is for a server that lockbench starts, and %s names another", name, s.dsnFrom))
+			}
+		}
+	}
+	s.checkServer(a, given)
+}
+
+func (s *source) checkServer(a *app, given *pflag.FlagSet) {
+	if given.Changed("durable") && given.Changed("no-durable") {
+		a.problem(bench.Hintf("give one of them", "--durable and --no-durable contradict each other"))
+	}
+	if n, err := strconv.Atoi(s.version); s.version != "" && (err != nil || n < 10 || n > 99) {
+		a.problem(bench.Hintf("write the major version, as 16", "--pg-version: %q is not a major version", s.version))
+	}
+	if s.bin == "" {
+		return
+	}
+	for _, program := range []string{"postgres", "initdb"} {
+		if _, err := os.Stat(filepath.Join(s.bin, program)); err != nil {
+			a.problem(bench.Hintf("name the directory that holds postgres and initdb, as pg_config --bindir prints it", "--pg-bin: no %s in %q", program, s.bin))
+			return
+		}
+	}
+}
+
+// majorOf is the major version of one written as "15.18".
+func majorOf(version string) string {
+	major, _, _ := strings.Cut(version, ".")
+	return major
+}
+
+// database is a store with what must be ended after the run.
+type database struct {
+	store  bench.Store
+	pooled bool
+	close  func() error
+}
+
+func (s *source) open(ctx context.Context, connections int, say func(string, ...any)) (*database, error) {
+	if s.dsn == "" {
+		return s.openOwn(ctx, connections, say)
+	}
+	if s.dsnFrom != "--dsn" {
+		say("using the server that %s names", s.dsnFrom)
+	}
+	return connect(ctx, s.dsn, postgres.Options{}, func() error { return nil })
+}
+
+// connect reaches a server that stop ends.
+func connect(ctx context.Context, dsn string, o postgres.Options, stop func() error) (*database, error) {
+	store, err := postgres.Connect(ctx, dsn, o)
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return &database{store: store, pooled: store.Pooled(), close: func() error { store.Close(); return stop() }}, nil
+}
+
+// plainWord needs no quotes in a shell.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// commandLine is the command as it could be typed again, for the report; passwords stay out of it.
+func commandLine(args []string) string {
+	out := []string{"lockbench"}
+	for i, arg := range args {
+		switch {
+		case strings.HasPrefix(arg, "--dsn="):
+			arg = "--dsn=" + withoutPassword(strings.TrimPrefix(arg, "--dsn="))
+		case i > 0 && args[i-1] == "--dsn":
+			arg = withoutPassword(arg)
+		}
+		if !plainWord.MatchString(arg) {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		out = append(out, arg)
+	}
+	return strings.Join(out, " ")
+}
+
+// password finds a password in a DSN of keywords and values, quoted or not.
+var password = regexp.MustCompile(`(?i)\b(password|sslpassword)\s*=\s*('(?:[^'\\]|\\.)*'|\S+)`)
+
+// withoutPassword returns a DSN that may be printed.
+func withoutPassword(dsn string) string {
+	if strings.Contains(dsn, "://") {
+		u, err := url.Parse(dsn)
+		if err != nil {
+			return "…" // what cannot be parsed may hold a password anywhere
+		}
+		if u.User != nil {
+			u.User = url.User(u.User.Username())
+		}
+		if q := u.Query(); q.Has("password") || q.Has("sslpassword") {
+			q.Del("password")
+			q.Del("sslpassword")
+			u.RawQuery = q.Encode()
+		}
+		return u.String()
+	}
+	return strings.TrimSpace(password.ReplaceAllString(dsn, ""))
+}
