@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -190,7 +191,7 @@ func (s *Settings) check() []error {
 			bad("give --duration 10s or --operations 10000", "closed mode needs an end")
 		}
 	case Open:
-		if s.Rate <= 0 {
+		if !(s.Rate > 0) || math.IsInf(s.Rate, 1) { // NaN is not above 0 either
 			bad("give --rate 200, in arrivals a second", "open mode needs a rate above 0, got %g", s.Rate)
 		}
 		if s.Duration <= 0 && s.Operations == 0 {
@@ -255,10 +256,8 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, base Retry, s Settings, v
 	}
 	e := &Entrant{Spec: sp, Info: st.Info()}
 	e.Claims = e.Info.Prevents
-	if err := checkOptions(sp, e.Info); err != nil {
-		return nil, err
-	}
-	if e.Retry, err = retryFor(base, sp.Options); err != nil || sc == nil {
+	e.Retry, err = retryFor(base, sp.Options)
+	if err = errors.Join(checkOptions(sp, e.Info), err); err != nil || sc == nil {
 		return nil, err
 	}
 	e.Discipline, err = st.Bind(Binding{

@@ -194,21 +194,16 @@ func retryFor(base Retry, o Options) (Retry, error) {
 
 // checkOptions refuses options that neither the strategy nor lockbench knows, and values an option does not take.
 func checkOptions(s Spec, info StrategyInfo) error {
-	docs := append(sharedOptions(), info.Options...)
+	shared := sharedOptions()
+	docs := append(shared, info.Options...)
 	names := make([]string, 0, len(docs))
 	for _, d := range docs {
 		names = append(names, d.Name)
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(s.Options)) {
-		value := s.Options[name]
-		var doc *OptionDoc
-		for i := range docs {
-			if docs[i].Name == name {
-				doc = &docs[i]
-			}
-		}
-		if doc == nil {
+		i := slices.Index(names, name)
+		if i < 0 {
 			hint := fmt.Sprintf("%s takes %s", s.Name, strings.Join(names, ", "))
 			if n := Nearest(name, names); n != "" {
 				hint = fmt.Sprintf("did you mean %s? (%s)", n, hint)
@@ -216,7 +211,10 @@ func checkOptions(s Spec, info StrategyInfo) error {
 			errs = append(errs, Hintf(hint, "strategy %q has no option %q", s.Name, name))
 			continue
 		}
-		if err := checkValue(s, *doc, value); err != nil {
+		if i < len(shared) {
+			continue // retryFor reads its value, and refuses it
+		}
+		if err := checkValue(s, docs[i], s.Options[name]); err != nil {
 			errs = append(errs, err)
 		}
 	}
