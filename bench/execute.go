@@ -156,11 +156,14 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 	return t, nil
 }
 
-// trial races a cell once, audits it, and returns what was measured. A trial that broke off is audited as far as the database lets it.
+// trial races a cell once, audits it, and returns what was measured; nil when a stop came before anybody began. A trial that broke off is audited as far as the database lets it.
 func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c *cellRun, n int, live *Live) (*Trial, error) {
 	t, err := r.start(ctx, store, pool, stop, c.entrant, r.Settings.Seed*1_000_003+uint64(n), live)
 	if err != nil {
 		return nil, err
+	}
+	if stop.Softly() { // while the tables were laid: a trial in which nobody could start is none
+		return nil, nil
 	}
 	if err := pool.Flush(ctx); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -108,7 +109,7 @@ func (t *trial) run() (*tally, time.Duration, error) {
 	t.await(finished)
 
 	all := t.rec.merged()
-	window := all.last - t.warm
+	window := max(0, all.last-t.warm) // nothing was measured when a bounded run ends in its warm-up
 	if s.Mode != Burst && s.Operations == 0 && !t.stop.Softly() {
 		window = time.Duration(s.Duration)
 	}
@@ -156,7 +157,7 @@ func (u *User) live() {
 				return
 			}
 			u.act(n, now)
-			if s.Pause > 0 && !u.sleep(time.Duration(s.Pause)) {
+			if s.Pause > 0 && !u.rest(time.Duration(s.Pause)) {
 				return
 			}
 		}
@@ -173,6 +174,17 @@ func (u *User) live() {
 			u.act(n, due)
 		}
 	}
+}
+
+// rest pauses between operations, and reports whether another may follow. Nobody rests beyond the end of the trial.
+func (u *User) rest(pause time.Duration) bool {
+	if most := u.t.race.Settings.Operations; most > 0 && u.t.ops.Load() >= most {
+		return false
+	}
+	if u.t.end > 0 {
+		pause = min(pause, u.t.end-time.Since(u.t.begin))
+	}
+	return u.sleep(pause)
 }
 
 // sleep waits, and reports whether no stop came between.
@@ -419,7 +431,7 @@ func schedule(rate float64, until time.Duration, operations int64, seed uint64) 
 	at := 0.0
 	for {
 		at += rng.ExpFloat64() / rate
-		d := time.Duration(at * float64(time.Second))
+		d := time.Duration(min(at*float64(time.Second), math.MaxInt64/2)) // what a tiny rate makes due in centuries would wrap around
 		if (until > 0 && d >= until) || (operations > 0 && int64(len(due)) >= operations) {
 			return due
 		}
