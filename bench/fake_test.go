@@ -310,6 +310,7 @@ type fakeStore struct {
 	server             Server
 	side               ServerSide
 	leaks              int64
+	onRestore          func()
 	onObserve          func()
 
 	cannotDescribe, cannotReplace, cannotSnapshot error
@@ -349,6 +350,9 @@ func (s *fakeStore) Open(_ context.Context, cfg PoolConfig) (Pool, error) {
 }
 
 func (s *fakeStore) Restore(_ context.Context, fills []Fill) error {
+	if s.onRestore != nil {
+		s.onRestore()
+	}
 	s.restored++
 	s.rows, s.tries = nil, map[int64]int{}
 	for key := int64(1); key <= fills[0].Rows; key++ {

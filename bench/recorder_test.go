@@ -167,15 +167,15 @@ func busyDay() []*done {
 }
 
 func TestShardsAddUpToOne(t *testing.T) {
-	one, many := recorded(1, true, time.Second, busyDay()...), recorded(7, true, time.Second, busyDay()...)
+	one, many := recorded(1, true, time.Second, busyDay()...), recorded(3, true, time.Second, busyDay()...)
 	if a, b := one.figures(time.Second, true), many.figures(time.Second, true); !reflect.DeepEqual(a, b) {
-		t.Errorf("one shard:\n%+v\nseven shards:\n%+v", a, b)
+		t.Errorf("one shard:\n%+v\nthree shards:\n%+v", a, b)
 	}
 	if !maps.Equal(one.histograms(), many.histograms()) {
 		t.Error("the histograms differ")
 	}
 	if !slices.Equal(one.seconds, many.seconds) || one.last != many.last {
-		t.Errorf("one shard: %v until %v\nseven shards: %v until %v", one.seconds, one.last, many.seconds, many.last)
+		t.Errorf("one shard: %v until %v\nthree shards: %v until %v", one.seconds, one.last, many.seconds, many.last)
 	}
 	if !reflect.DeepEqual(one.told, many.told) {
 		t.Error("what users were told differs")
