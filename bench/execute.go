@@ -200,6 +200,7 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	}
 	res.Client.CPUSeconds = cpuUsed.Seconds()
 	res.Client.CPUShare = cpuUsed.Seconds() / wall.Seconds() / float64(runtime.NumCPU())
+	c.sum.add(all)
 
 	audit, err := r.audit(after, store, all.told)
 	if err != nil {
@@ -214,7 +215,6 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	}
 	res.Findings = audit.Findings
 	res.Verdict = judge(c.entrant.Claims, audit, &res.Figures)
-	c.sum.add(all)
 	return res, broke
 }
 
@@ -349,11 +349,16 @@ func intervals(trials []Trial) map[string]Interval {
 func medianInterval(xs []float64) (Interval, bool) {
 	n := len(xs)
 	slices.Sort(xs)
-	k, tail, p := 0, 0.0, math.Pow(0.5, float64(n)) // p: probability of exactly k heads
-	for tail+p <= 0.025 {
-		tail += p
-		p *= float64(n-k) / float64(k+1)
+	heads := func(k int) float64 { // probability of exactly k heads; in logarithms, since 0.5^n is nothing a float64 can hold for large n
+		all, _ := math.Lgamma(float64(n + 1))
+		up, _ := math.Lgamma(float64(k + 1))
+		down, _ := math.Lgamma(float64(n - k + 1))
+		return math.Exp(all - up - down - float64(n)*math.Ln2)
+	}
+	k, tail := 0, heads(0)
+	for tail <= 0.025 {
 		k++
+		tail += heads(k)
 	}
 	if k == 0 {
 		return Interval{}, false
