@@ -17,7 +17,7 @@ import (
 // Execute runs every cell of the race over all trials and returns the report. When the run is stopped or breaks off, the report
 // holds what was measured until then and is marked partial; the error says why it broke off.
 func (r *Race) Execute(ctx context.Context, store Store, stop *Stop, w Watcher) (*Report, error) {
-	rep := &Report{Schema: Schema, Started: time.Now().UTC(), Plan: r.Settings, Warnings: slices.Clone(r.Warnings)}
+	rep := &Report{Schema: Schema, Started: time.Now().UTC(), Plan: r.Settings, Warnings: append([]Warning{}, r.Warnings...)}
 	rep.Environment.Host = Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -189,7 +189,7 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	if err != nil && broke == nil && !t.hardStopped() {
 		broke = err
 	}
-	res := &Trial{Number: n, Figures: all.figures(window, r.Settings.Mode == Open), Histograms: all.histograms(), Timeline: all.seconds}
+	res := &Trial{Number: n, Findings: []Finding{}, Figures: all.figures(window, r.Settings.Mode == Open), Histograms: all.histograms(), Timeline: all.seconds}
 	res.Server = &side
 	if side.LockWaitTotal != nil {
 		w := res.Waits[waitLock.String()]
@@ -213,7 +213,7 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	for i := range audit.Findings {
 		audit.Findings[i].Trial = n
 	}
-	res.Findings = audit.Findings
+	res.Findings = append(res.Findings, audit.Findings...)
 	res.Verdict = judge(c.entrant.Claims, audit, &res.Figures)
 	return res, broke
 }
@@ -251,7 +251,7 @@ func (c *cellRun) cell(sc Scenario) Cell {
 	e := c.entrant
 	cell := Cell{
 		Scenario: sc.Info().Name, Strategy: e.Spec.Label, Name: e.Spec.Name, Options: e.Spec.Options,
-		Claim: e.Claims, Scope: e.Info.Scope, NA: e.NA, Findings: []Finding{}, Trials: c.trials,
+		Claim: append([]Anomaly{}, e.Claims...), Scope: e.Info.Scope, NA: e.NA, Findings: []Finding{}, Trials: c.trials,
 	}
 	if e.Discipline != nil {
 		cell.Isolation = e.Discipline.Isolation()

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -60,10 +62,11 @@ func checkEvidence(c *Cell, s *Settings, warn warner) {
 		warn("nothing-confirmed", c.Strategy, "raise --capacity, --retries or --deadline", "%s confirmed nobody: there is nothing to audit", c.Strategy)
 	}
 	if n := c.Outcomes[Failed.String()]; n > 0 {
-		text := ""
-		for e, k := range c.Errors {
-			text = fmt.Sprintf(" (%d × %s)", k, e)
-			break
+		text, most := "", int64(0)
+		for _, e := range slices.Sorted(maps.Keys(c.Errors)) {
+			if k := c.Errors[e]; k > most {
+				text, most = fmt.Sprintf(" (%d × %s)", k, e), k
+			}
 		}
 		warn("failed", c.Strategy, "lockbench doctor", "%d operations of %s failed%s", n, c.Strategy, text)
 	}
