@@ -1,0 +1,361 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/postgres/pgtest"
+	"github.com/lockbench/lockbench/scenarios"
+	"github.com/lockbench/lockbench/strategies"
+)
+
+// specs lists every strategy and every variant of it.
+func specs() []string {
+	var all []string
+	for _, st := range strategies.All() {
+		info := st.Info()
+		if info.External {
+			continue
+		}
+		all = append(all, info.Name)
+		all = append(all, info.Variants...)
+	}
+	return all
+}
+
+// race is a scenario as it is raced here.
+type race struct {
+	scenario       string
+	rows, capacity int64
+	confirmed      int64  // what a sound strategy must tell exactly
+	holds          string // asks the table itself
+}
+
+// races lists them: on one to three rows, and all but the last with fewer units than users.
+var races = []race{
+	{"seats", 1, 0, 1, takenSeats},
+	{"seats", 3, 0, 3, takenSeats},
+	{"inventory", 1, 20, 20, soldUnits},
+	{"inventory", 2, 100, 60, soldUnits}, // more than everybody wants
+}
+
+const (
+	takenSeats = `SELECT count(*) FROM lockbench.seats s LEFT JOIN lockbench.bookings b ON b.seat_id = s.id
+		WHERE coalesce(s.holder, b.user_id) IS NOT NULL`
+	soldUnits = `SELECT CASE WHEN sum(reserved) = sum($1 - available) THEN sum(reserved) ELSE -1 END FROM lockbench.stock`
+)
+
+// plan is the run of a race; scenario's name and size come from it.
+func plan(i int, strategies ...string) bench.Settings {
+	p := pgtest.Plan(races[i].scenario, strategies...)
+	p.Rows, p.Capacity = races[i].rows, races[i].capacity
+	return p
+}
+
+func compile(t *testing.T, s bench.Settings, via bench.Connecting) *bench.Race {
+	t.Helper()
+	return pgtest.Compile(t, s, strategies.All(), scenarios.All(), via)
+}
+
+// suited returns the specs that a scenario does not refuse.
+func suited(t *testing.T, i int, via bench.Connecting) (fit []string) {
+	t.Helper()
+	for _, spec := range specs() {
+		_, err := bench.Compile(plan(i, spec), strategies.All(), scenarios.All(), via)
+		if err == nil {
+			fit = append(fit, spec)
+		}
+	}
+	return fit
+}
+
+// claims says which cells claim anything.
+func claims(r *bench.Race) map[string]bool {
+	m := map[string]bool{}
+	for _, e := range r.Cells {
+		m[e.Spec.Label] = len(e.Claims) > 0
+	}
+	return m
+}
+
+// TestRefusals: a combination that makes no sense is refused with a reason and a way out, and stands as n/a among all.
+func TestRefusals(t *testing.T) {
+	refused := map[string]bool{}
+	for _, sc := range scenarios.All() {
+		name := sc.Info().Name
+		everything, err := bench.Compile(pgtest.Plan(name, bench.All), strategies.All(), scenarios.All(), bench.Connecting{})
+		if err != nil {
+			t.Errorf("--strategy all is refused on %s: %v", name, err)
+			continue
+		}
+		for _, e := range everything.Cells {
+			_, err := bench.Compile(pgtest.Plan(name, e.Spec.Label), strategies.All(), scenarios.All(), bench.Connecting{})
+			if (err != nil) != (e.NA != "") {
+				t.Errorf("%s on %s: n/a is %q among all, and by name the error is %v", e.Spec.Label, name, e.NA, err)
+			}
+			if err == nil {
+				continue
+			}
+			refused[e.Spec.Label+" on "+name] = true
+			var hinted *bench.Hinted
+			if !errors.As(err, &hinted) || hinted.Hint() == "" || !strings.Contains(err.Error(), e.NA) {
+				t.Errorf("%s on %s is refused without a reason and a remedy: %v", e.Spec.Label, name, err)
+			}
+		}
+	}
+	for _, must := range []string{"unique on inventory", "skip-locked on inventory"} {
+		if !refused[must] {
+			t.Errorf("%s is not refused", must)
+		}
+	}
+	for _, sc := range []string{"seats", "inventory"} {
+		if _, err := bench.Compile(pgtest.Plan(sc, "pessimistic:wait=skip"), strategies.All(), scenarios.All(), bench.Connecting{}); err == nil {
+			t.Errorf("SKIP LOCKED on a certain row is not refused on %s", sc)
+		}
+	}
+}
+
+// TestStatementsPrepare: every statement that a strategy shows is one that the server takes, with the columns it says.
+func TestStatementsPrepare(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	store := pgtest.Store(t, dsn)
+	if err := store.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, race := range races {
+		if i > 0 && races[i-1].scenario == race.scenario {
+			continue
+		}
+		for _, pipeline := range []bool{false, true} {
+			s := plan(i, append(suited(t, i, bench.Connecting{}), "pessimistic:wait=skip:force")...)
+			s.Pipeline = pipeline
+			for _, e := range compile(t, s, bench.Connecting{}).Cells {
+				t.Run(fmt.Sprintf("%s/%s/pipeline=%v", race.scenario, e.Spec.Label, pipeline), func(t *testing.T) {
+					c := pgtest.Connect(t, dsn)
+					for _, stmt := range e.Discipline.Statements() {
+						if stmt.Name == "" {
+							t.Errorf("%q has no name", stmt.SQL)
+						}
+						if stmt.Name == "begin" || stmt.Name == "commit" {
+							pgtest.Must(t, c, stmt.SQL)
+							continue
+						}
+						d, err := c.Prepare(t.Context(), "", stmt.SQL)
+						if err != nil {
+							t.Fatalf("%s does not prepare: %v", stmt.SQL, err)
+						}
+						if stmt.Columns > 0 && len(d.Fields) != stmt.Columns {
+							t.Errorf("%s has %d columns, and %d are expected", stmt.SQL, len(d.Fields), stmt.Columns)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// witness is a store that asks the table itself, past everything that lockbench knows, before each audit.
+type witness struct {
+	bench.Store
+	ask  func(context.Context) int64
+	held []int64 // in the order of trials
+}
+
+func (w *witness) Snapshot(ctx context.Context, tables []*bench.Table) (bench.Snapshot, error) {
+	w.held = append(w.held, w.ask(ctx))
+	return w.Store.Snapshot(ctx, tables)
+}
+
+// TestClaimsHold: under contention every strategy that claims something confirms exactly what there is, and the table says so.
+func TestClaimsHold(t *testing.T) {
+	for _, way := range []struct {
+		race, trials int
+		pipeline     bool
+	}{
+		{race: 0, trials: 2},
+		{race: 1, trials: 1},
+		{race: 1, trials: 1, pipeline: true},
+		{race: 2, trials: 2},
+		{race: 2, trials: 1, pipeline: true},
+		{race: 3, trials: 1},
+	} {
+		race := races[way.race]
+		t.Run(fmt.Sprintf("%s/rows=%d/pipeline=%v", race.scenario, race.rows, way.pipeline), func(t *testing.T) {
+			dsn := pgtest.DSN(t)
+			s := plan(way.race, suited(t, way.race, bench.Connecting{})...)
+			s.Trials, s.Pipeline = way.trials, way.pipeline
+			sound(t, dsn, dsn, way.race, compile(t, s, bench.Connecting{}))
+		})
+	}
+}
+
+// TestThroughPgBouncer: the same through a transaction pooler, where no statement stays prepared and no session state survives.
+func TestThroughPgBouncer(t *testing.T) {
+	direct := pgtest.DSN(t)
+	dsn := pgtest.PgBouncer(t, direct)
+	probe := pgtest.Store(t, dsn)
+	if !probe.Pooled() {
+		t.Fatal("the store does not notice the pooler")
+	}
+	if pgtest.Store(t, direct).Pooled() {
+		t.Error("the store takes the server for a pooler")
+	}
+	via := bench.Connecting{Pooled: probe.Pooled()}
+	_, err := bench.Compile(plan(0, "advisory:session"), strategies.All(), scenarios.All(), via)
+	if err == nil || !strings.Contains(err.Error(), "pooler") {
+		t.Errorf("a session lock through a pooler is not refused: %v", err)
+	}
+	for _, i := range []int{1, 2} {
+		for _, pipeline := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/pipeline=%v", races[i].scenario, pipeline), func(t *testing.T) {
+				s := plan(i, suited(t, i, via)...)
+				s.Pipeline = pipeline
+				rep := sound(t, dsn, direct, i, compile(t, s, via))
+				srv := rep.Environment.Server
+				if !srv.Pooler || srv.ExecMode != "unprepared" || srv.PoolerCost == nil {
+					t.Errorf("the report says pooler %v, exec mode %q, cost %v", srv.Pooler, srv.ExecMode, srv.PoolerCost)
+				}
+				if !slices.ContainsFunc(rep.Warnings, func(w bench.Warning) bool { return w.Code == "pooler" }) {
+					t.Error("the report does not warn of the pooler")
+				}
+			})
+		}
+	}
+}
+
+// sound races and holds every cell with a claim to it. The table is asked past the pooler.
+func sound(t *testing.T, dsn, direct string, i int, r *bench.Race) *bench.Report {
+	t.Helper()
+	race := races[i]
+	side := pgtest.Connect(t, direct)
+	w := &witness{Store: pgtest.Store(t, dsn), ask: func(context.Context) int64 {
+		if race.holds == soldUnits {
+			return pgtest.Number(t, side, race.holds, race.capacity)
+		}
+		return pgtest.Number(t, side, race.holds)
+	}}
+	rep := pgtest.Run(t, r, w)
+	claimed := claims(r)
+	for _, cell := range rep.Cells {
+		if !claimed[cell.Strategy] {
+			continue
+		}
+		t.Run(cell.Strategy, func(t *testing.T) {
+			if cell.Verdict != bench.Sound || cell.ClaimBroken {
+				t.Errorf("verdict %s, findings %+v", cell.Verdict, cell.Findings)
+			}
+			if len(cell.Trials) != r.Settings.Trials {
+				t.Errorf("%d trials of %d", len(cell.Trials), r.Settings.Trials)
+			}
+			for _, trial := range cell.Trials {
+				told := trial.Outcomes
+				if told["confirmed"] != race.confirmed || told["confirmed"]+told["rejected"] != int64(r.Settings.Users) {
+					t.Errorf("users were told %v, and %d should be confirmed, the others rejected; errors %v", told, race.confirmed, trial.Errors)
+				}
+				for _, name := range []string{"overbooked", "lost_updates", "undersold", "unexplained", "leaked_locks"} {
+					if n, checked := trial.Audit[name]; !checked || n != 0 {
+						t.Errorf("%s is %d (checked: %v)", name, n, checked)
+					}
+				}
+				if n := w.held[trial.Order-1]; n != race.confirmed {
+					t.Errorf("the table holds %d, and %d were confirmed", n, race.confirmed)
+				}
+			}
+		})
+	}
+	return rep
+}
+
+// TestClaimlessBreak: a strategy that claims nothing is seen to break; the interleavings in package strategies show how.
+func TestClaimlessBreak(t *testing.T) {
+	const tries = 10
+	for i, race := range races[:3] {
+		for _, spec := range []string{"none", "optimistic-broken"} {
+			t.Run(fmt.Sprintf("%s/rows=%d/%s", race.scenario, race.rows, spec), func(t *testing.T) {
+				store := pgtest.Store(t, pgtest.DSN(t))
+				for n := range tries {
+					s := plan(i, spec)
+					s.Seed = uint64(n)
+					cell := pgtest.Run(t, compile(t, s, bench.Connecting{}), store).Cells[0]
+					if cell.Verdict == bench.Sound || cell.ClaimBroken {
+						t.Fatalf("verdict %s, claim broken %v, though nothing is claimed", cell.Verdict, cell.ClaimBroken)
+					}
+					if cell.Verdict == bench.Violated {
+						return
+					}
+				}
+				t.Errorf("no anomaly in %d runs", tries)
+			})
+		}
+	}
+}
+
+// TestForcedSkipUndersells: a busy row that looks like one that is gone shows as units left although users were refused.
+func TestForcedSkipUndersells(t *testing.T) {
+	s := plan(3, "pessimistic:wait=skip:force")
+	cell := pgtest.Run(t, compile(t, s, bench.Connecting{}), pgtest.Store(t, pgtest.DSN(t))).Cells[0]
+	if cell.Audit["undersold"] == 0 || cell.Verdict != bench.Violated {
+		t.Errorf("undersold %d, verdict %s; users were told %v", cell.Audit["undersold"], cell.Verdict, cell.Outcomes)
+	}
+	if len(cell.Claim) > 0 || cell.ClaimBroken {
+		t.Errorf("it claims %v, broken %v", cell.Claim, cell.ClaimBroken)
+	}
+}
+
+// TestSameUserAgain: who asks again for the seat he holds gets the same confirmation.
+func TestSameUserAgain(t *testing.T) {
+	const asks = 4
+	store := pgtest.Store(t, pgtest.DSN(t))
+	for _, pipeline := range []bool{false, true} {
+		s := plan(0, suited(t, 0, bench.Connecting{})...)
+		s.Mode, s.Users, s.Connections, s.Operations, s.Think, s.Pipeline = bench.Closed, 1, 1, asks, 0, pipeline
+		r := compile(t, s, bench.Connecting{})
+		for i, cell := range pgtest.Run(t, r, store).Cells {
+			want := int64(asks)
+			if r.Cells[i].Discipline.Lends().Has(bench.LendsAny) {
+				want = 1 // any seat was asked for, and there is no other
+			}
+			if cell.Outcomes["confirmed"] != want || len(cell.Findings) > 0 {
+				t.Errorf("%s, pipeline %v: %d of %d were confirmed; findings %v", cell.Strategy, pipeline, cell.Outcomes["confirmed"], asks, cell.Findings)
+			}
+		}
+	}
+}
+
+// bare is a scenario whose table is empty, so that users ask for rows that do not exist.
+type bare struct{ bench.Scenario }
+
+func (b bare) Fill(p bench.Params) []bench.Fill {
+	fills := b.Scenario.Fill(p)
+	for i := range fills {
+		fills[i].Rows = 0
+	}
+	return fills
+}
+
+// TestUnknownRow: asking for a row that does not exist is an outcome of its own, neither a rejection nor a failure.
+func TestUnknownRow(t *testing.T) {
+	store := pgtest.Store(t, pgtest.DSN(t))
+	for _, sc := range scenarios.All() {
+		i := slices.IndexFunc(races, func(r race) bool { return r.scenario == sc.Info().Name })
+		for _, pipeline := range []bool{false, true} {
+			s := plan(i, suited(t, i, bench.Connecting{})...)
+			s.Users, s.Pipeline = 5, pipeline
+			r := pgtest.Compile(t, s, strategies.All(), []bench.Scenario{bare{sc}}, bench.Connecting{})
+			for k, cell := range pgtest.Run(t, r, store).Cells {
+				want := "not_found"
+				if r.Cells[k].Discipline.Lends().Has(bench.LendsAny) {
+					want = "rejected" // any row was asked for: there is none
+				}
+				if cell.Outcomes[want] != 5 || len(cell.Findings) > 0 {
+					t.Errorf("%s on %s, pipeline %v: users were told %v; findings %v", cell.Strategy, cell.Scenario, pipeline, cell.Outcomes, cell.Findings)
+				}
+			}
+		}
+	}
+}
