@@ -1,0 +1,239 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/postgres/pgtest"
+	"github.com/lockbench/lockbench/scenarios"
+	"github.com/lockbench/lockbench/strategies"
+)
+
+// An auditor that never saw a violation proves nothing: here runs that were sound are spoilt between their end and their audit.
+
+// tampered is a store in which somebody changes the tables before the audit reads them.
+type tampered struct {
+	bench.Store
+	tamper func()
+}
+
+func (s tampered) Snapshot(ctx context.Context, tables []*bench.Table) (bench.Snapshot, error) {
+	s.tamper()
+	return s.Store.Snapshot(ctx, tables)
+}
+
+func TestAuditorSeesTampering(t *testing.T) {
+	const seats, item = 1, 2 // races
+	for _, c := range []struct {
+		name     string
+		race     int
+		strategy string
+		sql      string
+		counts   map[string]int64 // exact
+		also     string           // found as well, with a count that luck decides
+		anomaly  bench.Anomaly
+		row      int64
+		told     string
+		holds    string
+	}{
+		{
+			name: "a booking removed", race: seats, strategy: "pessimistic", sql: "UPDATE lockbench.seats SET holder = NULL WHERE id = 2",
+			counts: map[string]int64{"lost_updates": 1}, also: "undersold",
+			anomaly: bench.LostUpdate, row: 2, told: "the seat is yours", holds: "seat 2 is free",
+		},
+		{
+			name: "a booking of unique removed", race: seats, strategy: "unique", sql: "DELETE FROM lockbench.bookings WHERE seat_id = 3",
+			counts: map[string]int64{"lost_updates": 1}, also: "undersold",
+			anomaly: bench.LostUpdate, row: 3, told: "the seat is yours", holds: "seat 3 is free",
+		},
+		{
+			name: "a user refused a seat that is free", race: seats, strategy: "atomic", sql: "UPDATE lockbench.seats SET holder = NULL WHERE id = 1",
+			counts: map[string]int64{"lost_updates": 1}, also: "undersold",
+			anomaly: bench.FalseSoldOut, row: 1, told: "already assigned", holds: "1 seats are free",
+		},
+		{
+			name: "a seat given to a user who was never told", race: seats, strategy: "optimistic", sql: "UPDATE lockbench.seats SET holder = 999 WHERE id = 2",
+			counts:  map[string]int64{"lost_updates": 1, "unexplained": 1},
+			anomaly: bench.LostUpdate, row: 2, told: "the seat is yours", holds: "seat 2 names user 999",
+		},
+		{
+			name: "a seat gone", race: seats, strategy: "cas", sql: "DELETE FROM lockbench.seats WHERE id = 2",
+			counts:  map[string]int64{"lost_updates": 1},
+			anomaly: bench.LostUpdate, row: 2, told: "the seat is yours", holds: "there is no seat 2",
+		},
+		{
+			name: "one unit put back", race: item, strategy: "pessimistic", sql: "UPDATE lockbench.stock SET available = available + 1, reserved = reserved - 1",
+			counts: map[string]int64{"lost_updates": 1}, also: "undersold",
+			anomaly: bench.LostUpdate, row: 1, told: "20 units were confirmed", holds: "item 1 has 1 available, 19 reserved",
+		},
+		{
+			name: "one unit put back on the shelf alone", race: item, strategy: "atomic", sql: "UPDATE lockbench.stock SET available = available + 1",
+			counts: map[string]int64{"lost_updates": 1}, also: "undersold",
+			anomaly: bench.FalseSoldOut, row: 1, told: "sold out", holds: "item 1 has 1 available, 20 reserved",
+		},
+		{
+			name: "below zero", race: item, strategy: "serializable", sql: "UPDATE lockbench.stock SET available = -1",
+			counts:  map[string]int64{"negative": 1, "unexplained": 1},
+			anomaly: bench.Negative, row: 1, told: "20 units were confirmed", holds: "item 1 has -1 available, 20 reserved",
+		},
+		{
+			name: "an item gone", race: item, strategy: "advisory", sql: "DELETE FROM lockbench.stock",
+			counts:  map[string]int64{"lost_updates": 20},
+			anomaly: bench.LostUpdate,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dsn := pgtest.DSN(t)
+			side := pgtest.Connect(t, dsn)
+			store := tampered{pgtest.Store(t, dsn), func() { pgtest.Must(t, side, c.sql) }}
+			cell := pgtest.Run(t, compile(t, plan(c.race, c.strategy), bench.Connecting{}), store).Cells[0]
+			if cell.Verdict != bench.Violated || !cell.ClaimBroken {
+				t.Errorf("verdict %s, claim broken: %v", cell.Verdict, cell.ClaimBroken)
+			}
+			for name, n := range cell.Audit {
+				if name == c.also {
+					if n == 0 {
+						t.Errorf("%s is 0", name)
+					}
+				} else if n != c.counts[name] {
+					t.Errorf("%s is %d, not %d", name, n, c.counts[name])
+				}
+			}
+			i := slices.IndexFunc(cell.Findings, func(f bench.Finding) bool { return f.Anomaly == c.anomaly })
+			if i < 0 {
+				t.Fatalf("no %s among %+v", c.anomaly, cell.Findings)
+			}
+			f := cell.Findings[i]
+			if f.Trial != 1 || f.Message == "" {
+				t.Errorf("the finding is %+v", f)
+			}
+			if c.told == "" {
+				return
+			}
+			w := f.First
+			if w == nil {
+				t.Fatalf("%s has no witness", f.Anomaly)
+			}
+			if w.Row != c.row || w.Told != c.told || w.Holds != c.holds {
+				t.Errorf("the witness is %+v", *w)
+			}
+			// What is wrong with an item's number is no single user's doing.
+			if anybody := strings.HasSuffix(c.told, "were confirmed"); !anybody && (w.User < 1 || w.User > 60 || w.Attempts < 1 || w.EndMS <= 0) {
+				t.Errorf("the witness names nobody: %+v", *w)
+			}
+		})
+	}
+}
+
+// liar says that it protects, and is none.
+type liar struct{ strategies.None }
+
+func (liar) Info() bench.StrategyInfo {
+	return bench.StrategyInfo{Name: "liar", Prevents: []bench.Anomaly{bench.LostUpdate}}
+}
+
+// TestFalseClaimIsBroken: a strategy that claims what it does not do is found out.
+func TestFalseClaimIsBroken(t *testing.T) {
+	const tries = 10
+	store := pgtest.Store(t, pgtest.DSN(t))
+	for _, i := range []int{0, 2} {
+		found := false
+		for n := 0; n < tries && !found; n++ {
+			s := plan(i, "liar")
+			s.Seed = uint64(n)
+			r := pgtest.Compile(t, s, []bench.Strategy{liar{}}, scenarios.All(), bench.Connecting{})
+			cell := pgtest.Run(t, r, store).Cells[0]
+			found = cell.Verdict == bench.Violated && cell.ClaimBroken
+		}
+		if !found {
+			t.Errorf("%s: the claim stood for %d runs", races[i].scenario, tries)
+		}
+	}
+}
+
+// forgetful is none with something left undone at the end of each transaction.
+type forgetful struct {
+	strategies.None
+	commit func(bench.Conn, bench.Session) error
+}
+
+type forgetfulDiscipline struct {
+	bench.Discipline
+	commit func(bench.Conn, bench.Session) error
+}
+
+type forgetfulSession struct {
+	bench.Session
+	conn   bench.Conn
+	commit func(bench.Conn, bench.Session) error
+}
+
+func (f forgetful) Bind(b bench.Binding) (bench.Discipline, error) {
+	d, err := f.None.Bind(b)
+	return forgetfulDiscipline{d, f.commit}, err
+}
+
+func (d forgetfulDiscipline) Open(c bench.Conn, think func()) bench.Session {
+	return forgetfulSession{d.Discipline.Open(c, think), c, d.commit}
+}
+
+func (s forgetfulSession) Commit() error { return s.commit(s.conn, s.Session) }
+
+// TestAuditorSeesLeaks: what a strategy leaves behind in the database breaks any claim, also that of who claims nothing.
+func TestAuditorSeesLeaks(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		commit func(bench.Conn, bench.Session) error
+		leaks  int64
+	}{
+		{"nothing", func(_ bench.Conn, s bench.Session) error { return s.Commit() }, 0},
+		{"an advisory lock", func(c bench.Conn, s bench.Session) error {
+			if _, err := c.Exec(&bench.Stmt{SQL: "SELECT pg_advisory_lock(4711)"}, nil); err != nil {
+				return err
+			}
+			return s.Commit()
+		}, 1},
+		{"an open transaction", func(bench.Conn, bench.Session) error { return nil }, 1},
+		{"a prepared transaction", func(c bench.Conn, _ bench.Session) error {
+			_, err := c.Exec(&bench.Stmt{SQL: "PREPARE TRANSACTION 'left behind'"}, nil)
+			return err
+		}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dsn := pgtest.DSN(t)
+			s := plan(0, "none")
+			s.Users, s.Connections, s.Think = 1, 1, 0
+			r := pgtest.Compile(t, s, []bench.Strategy{forgetful{commit: c.commit}}, scenarios.All(), bench.Connecting{})
+			cell := pgtest.Run(t, r, pgtest.Store(t, dsn)).Cells[0]
+			if strings.Contains(c.name, "prepared") {
+				pgtest.Exec(t, dsn, "ROLLBACK PREPARED 'left behind'")
+			}
+			if n := cell.Audit["leaked_locks"]; n != c.leaks {
+				t.Errorf("%d are counted", n)
+			}
+			if cell.ClaimBroken != (c.leaks > 0) {
+				t.Errorf("claim broken: %v; findings %+v", cell.ClaimBroken, cell.Findings)
+			}
+		})
+	}
+}
+
+// TestLeaksOfOthersAreTheirs: what somebody else holds in the same database is no finding.
+func TestLeaksOfOthersAreTheirs(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	other := pgtest.Connect(t, dsn)
+	pgtest.Must(t, other, "BEGIN")
+	pgtest.Must(t, other, "SELECT pg_advisory_lock(4711)")
+	before := pgtest.Connect(t, dsn)
+	pgtest.Must(t, before, "BEGIN")
+	pgtest.Must(t, before, "PREPARE TRANSACTION 'somebody''s'")
+	defer pgtest.Exec(t, dsn, "ROLLBACK PREPARED 'somebody''s'")
+	s := plan(0, "pessimistic")
+	cell := pgtest.Run(t, compile(t, s, bench.Connecting{}), pgtest.Store(t, dsn)).Cells[0]
+	if cell.Verdict != bench.Sound || cell.Audit["leaked_locks"] != 0 {
+		t.Errorf("verdict %s, findings %+v", cell.Verdict, cell.Findings)
+	}
+}
