@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockbench/lockbench/bench"
 )
@@ -23,16 +24,19 @@ type Binary struct {
 	From    string `json:"from"` // how it was found
 }
 
-// usualPlaces are where packages put PostgreSQL: Debian, Red Hat, source, Homebrew on both kinds of Mac, Postgres.app.
+// usualPlaces are where packages put PostgreSQL: Debian, Red Hat, SUSE, Alpine, source, Homebrew on both kinds of Mac, Postgres.app.
 func usualPlaces() []string {
 	return []string{
-		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/usr/bin", "/usr/local/bin",
+		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/lib/postgresql*/bin", "/usr/libexec/postgresql*",
+		"/usr/local/pgsql/bin", "/usr/bin", "/usr/local/bin",
 		"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin", "/Applications/Postgres.app/Contents/Versions/*/bin",
 	}
 }
 
 // Binaries lists every installation found on this machine, newest first.
-func Binaries(ctx context.Context) []Binary {
+func Binaries(ctx context.Context) []Binary { return binaries(ctx, usualPlaces()) }
+
+func binaries(ctx context.Context, places []string) []Binary {
 	var found []Binary
 	add := func(dir, from string) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -41,7 +45,7 @@ func Binaries(ctx context.Context) []Binary {
 		if slices.ContainsFunc(found, func(b Binary) bool { return b.Dir == dir }) {
 			return
 		}
-		if b, err := inspect(dir, from); err == nil {
+		if b, err := inspect(ctx, dir, from); err == nil {
 			found = append(found, b)
 		}
 	}
@@ -53,10 +57,10 @@ func Binaries(ctx context.Context) []Binary {
 			add(filepath.Dir(p), "PATH")
 		}
 	}
-	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
-		add(strings.TrimSpace(string(out)), "pg_config")
+	if out, err := output(ctx, "pg_config", "--bindir"); err == nil {
+		add(out, "pg_config")
 	}
-	for _, pattern := range usualPlaces() {
+	for _, pattern := range places {
 		dirs, _ := filepath.Glob(pattern)
 		for _, d := range dirs {
 			add(d, "the usual folders")
@@ -67,44 +71,75 @@ func Binaries(ctx context.Context) []Binary {
 }
 
 // inspect looks at a folder: it must hold both programs, and they must run.
-func inspect(dir, from string) (Binary, error) {
+func inspect(ctx context.Context, dir, from string) (Binary, error) {
 	for _, name := range []string{"postgres", "initdb"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
 			return Binary{}, fmt.Errorf("%s holds no program %s", dir, name)
 		}
 	}
-	v, err := binaryVersion(dir)
+	v, err := binaryVersion(ctx, dir)
 	if err != nil {
 		return Binary{}, err
 	}
-	major, _ := strconv.Atoi(strings.SplitN(v, ".", 2)[0])
-	return Binary{Dir: dir, Version: v, Major: major, From: from}, nil
+	return Binary{Dir: dir, Version: v, Major: versionKey(v)[0], From: from}, nil
 }
 
-var versionNumber = regexp.MustCompile(`\b\d+(\.\d+)*(devel|beta\d+|rc\d+)?\b`)
+var (
+	versionNumber = regexp.MustCompile(`\b\d+(\.\d+)*(devel|alpha\d+|beta\d+|rc\d+)?\b`)
+	versionPart   = regexp.MustCompile(`\d+|[a-z]+`)
+)
 
-func binaryVersion(dir string) (string, error) {
-	out, err := exec.Command(filepath.Join(dir, "postgres"), "--version").Output()
+func binaryVersion(ctx context.Context, dir string) (string, error) {
+	out, err := output(ctx, filepath.Join(dir, "postgres"), "--version")
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s --version: %w", filepath.Join(dir, "postgres"), err)
 	}
-	v := versionNumber.FindString(string(out))
+	v := versionNumber.FindString(out)
 	if v == "" {
-		return "", fmt.Errorf("postgres --version says %q", out)
+		return "", fmt.Errorf("%s --version says %q", filepath.Join(dir, "postgres"), out)
 	}
 	return v, nil
 }
 
+// answerWithin bounds how long a program may take to say what it is.
+const answerWithin = 10 * time.Second
+
+// output runs a program for what it prints.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	cmd := exec.CommandContext(limited, name, args...)
+	cmd.WaitDelay = time.Second // for its children, which may hold the pipe
+	out, err := cmd.Output()
+	if limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("no answer within %s", answerWithin)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// versionKey makes a version comparable number by number. What comes before a release is less than its first, "0".
+func versionKey(v string) []int {
+	var key []int
+	for _, part := range versionPart.FindAllString(v, -1) {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			n = slices.Index([]string{"devel", "alpha", "beta", "rc"}, part) - 4
+		}
+		key = append(key, n)
+	}
+	return key
+}
+
 // compareVersions orders versions by their numbers.
 func compareVersions(a, b string) int {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	as, bs := versionKey(a), versionKey(b)
 	for i := range max(len(as), len(bs)) {
 		var x, y int
 		if i < len(as) {
-			x, _ = strconv.Atoi(as[i])
+			x = as[i]
 		}
 		if i < len(bs) {
-			y, _ = strconv.Atoi(bs[i])
+			y = bs[i]
 		}
 		if c := cmp.Compare(x, y); c != 0 {
 			return c
@@ -124,7 +159,7 @@ func resolve(ctx context.Context, cfg *Config) (Binary, error) {
 		if err != nil {
 			return Binary{}, err
 		}
-		b, err := inspect(dir, "--pg-bin")
+		b, err := inspect(ctx, dir, "--pg-bin")
 		if err != nil {
 			return b, bench.Hintf("name the folder that holds postgres and initdb, as pg_config --bindir prints it", "--pg-bin %q will not do: %v", cfg.BinDir, err)
 		}
@@ -133,7 +168,14 @@ func resolve(ctx context.Context, cfg *Config) (Binary, error) {
 		}
 		return b, nil
 	}
-	found := Binaries(ctx)
+	places := cfg.places
+	if places == nil {
+		places = usualPlaces()
+	}
+	found := binaries(ctx, places)
+	if err := ctx.Err(); err != nil {
+		return Binary{}, err
+	}
 	for _, b := range found {
 		if want == 0 || b.Major == want {
 			return b, nil

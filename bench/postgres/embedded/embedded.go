@@ -30,6 +30,8 @@ type Config struct {
 	CacheDir    string            // of templates and fetched binaries; empty: the usual place
 	Repository  string            // where binaries are fetched from; empty: the fetching library's own
 	Log         func(format string, args ...any)
+
+	places []string // where installations are looked for, as patterns; nil: the usual folders
 }
 
 func (c *Config) log(format string, args ...any) {
@@ -41,11 +43,12 @@ func (c *Config) log(format string, args ...any) {
 // order is what the supervisor is told on its standard input, in one line.
 type order struct {
 	BinDir      string
+	Version     string // of the programs in it
 	Durable     bool
 	Connections int
 	Settings    map[string]string
 	Cache       string
-	Detached    bool // no lifeline: the server ends with SIGTERM to the supervisor
+	Detached    bool // the parent will let go of it; then it ends with SIGTERM to the supervisor
 }
 
 // Facts are what a running server is.
@@ -74,7 +77,8 @@ type reply struct {
 type Server struct {
 	Facts Facts
 
-	lifeline io.Closer
+	lifeline io.WriteCloser
+	out      io.Closer
 	cmd      *exec.Cmd
 	stop     sync.Once
 	err      error
@@ -97,6 +101,9 @@ func launch(ctx context.Context, cfg *Config, bin Binary, detached bool) (*Serve
 	if os.Getenv(guard) != "" {
 		return nil, errors.New("the supervisor started itself: embedded.Supervised must be called first in main")
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	self, err := selfPath()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program to start the supervisor: %w", err)
@@ -117,9 +124,9 @@ func launch(ctx context.Context, cfg *Config, bin Binary, detached bool) (*Serve
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the supervisor: %w", err)
 	}
-	s := &Server{lifeline: in, cmd: cmd}
+	s := &Server{lifeline: in, out: out, cmd: cmd}
 	o := order{
-		BinDir: bin.Dir, Durable: cfg.Durable, Connections: cfg.Connections, Settings: cfg.Settings,
+		BinDir: bin.Dir, Version: bin.Version, Durable: cfg.Durable, Connections: cfg.Connections, Settings: cfg.Settings,
 		Cache: cacheDir(cfg.CacheDir), Detached: detached,
 	}
 	line, err := json.Marshal(o)
@@ -131,8 +138,12 @@ func launch(ctx context.Context, cfg *Config, bin Binary, detached bool) (*Serve
 		return nil, fmt.Errorf("talking to the supervisor: %w", err)
 	}
 	rep, err := await(ctx, out)
-	if err == nil && rep.Error != "" {
+	switch {
+	case err != nil:
+	case rep.Error != "":
 		err = bench.Hintf(rep.Hint, "%s", rep.Error)
+	case rep.Facts == nil:
+		err = errors.New("the supervisor of the embedded server said nothing of it")
 	}
 	if err != nil {
 		s.abandon()
@@ -175,6 +186,9 @@ func (s *Server) Stop() error {
 	s.stop.Do(func() {
 		_ = s.lifeline.Close()
 		s.err = s.cmd.Wait()
+		if s.err != nil && s.Facts.Dir != "" {
+			sweepOne(s.Facts.Dir) // somebody killed the supervisor
+		}
 	})
 	return s.err
 }
@@ -183,6 +197,17 @@ func (s *Server) Stop() error {
 func (s *Server) abandon() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	_ = s.Stop()
+}
+
+// keep lets the server live on without this process.
+func (s *Server) keep() error {
+	_, err := io.WriteString(s.lifeline, keepWord)
+	if err != nil {
+		return fmt.Errorf("letting go of the server: %w", err)
+	}
+	_ = s.lifeline.Close()
+	_ = s.out.Close()
+	return s.cmd.Process.Release()
 }
 
 // selfPath returns this program even when its file was replaced or lies where another user may not look.

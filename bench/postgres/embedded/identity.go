@@ -5,11 +5,10 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"syscall"
-
-	"github.com/lockbench/lockbench/bench"
 )
 
 // identity is whom the server runs as. PostgreSQL refuses to run as root, and initdb wants a user that has a name.
@@ -19,25 +18,23 @@ type identity struct {
 	namespace  bool                // in a user namespace in which this user looks like nobody
 }
 
-// identities lists the ways to run the server, best first.
-func identities() ([]identity, error) {
+// identities lists the ways to run the server, best first. The user namespace rescues a user without a name, and a root that may not
+// become anybody else, as in a container without privileges.
+func identities() []identity {
 	uid := os.Geteuid()
 	if uid == 0 {
 		uid, gid, name := demoted()
-		ids := []identity{{
+		return append([]identity{{
 			name:       fmt.Sprintf("%s, since PostgreSQL does not run as root", name),
 			credential: &syscall.Credential{Uid: uid, Gid: gid, Groups: []uint32{}},
-		}}
-		return append(ids, namespaced()...), nil
+		}}, namespaced()...)
 	}
+	// Even without an entry that Go finds: initdb may know more ways to look up a name, and with a template it is not needed.
+	name := "user " + strconv.Itoa(uid)
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-		return []identity{{name: u.Username}}, nil
+		name = u.Username
 	}
-	ids := namespaced()
-	if len(ids) == 0 {
-		return nil, bench.Hintf("add the user to /etc/passwd, or name a running server with --dsn", "user %d has no name, which initdb needs", uid)
-	}
-	return ids, nil
+	return append([]identity{{name: name}}, namespaced()...)
 }
 
 func namespaced() []identity {
@@ -58,9 +55,9 @@ func demoted() (uid, gid uint32, name string) {
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		if who, err := user.Lookup(name); err == nil {
-			u, uerr := strconv.ParseUint(who.Uid, 10, 32)
-			g, gerr := strconv.ParseUint(who.Gid, 10, 32)
-			if uerr == nil && gerr == nil {
+			u, uerr := strconv.ParseInt(who.Uid, 10, 64) // macOS writes nobody as -2
+			g, gerr := strconv.ParseInt(who.Gid, 10, 64)
+			if uerr == nil && gerr == nil && u != 0 {
 				return uint32(u), uint32(g), name
 			}
 		}
@@ -68,47 +65,56 @@ func demoted() (uid, gid uint32, name string) {
 	return 65534, 65534, "user 65534"
 }
 
-// base returns a directory for the server's: one that its user can reach and whose path is short enough for a socket.
-func (id *identity) base() (string, error) {
-	var tried []string
-	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
-		dir, err := filepath.Abs(dir)
-		if err != nil {
-			continue
-		}
-		why := id.unfit(dir)
-		if why == "" {
-			return dir, nil
-		}
-		tried = append(tried, dir+" "+why)
+// plainPath matches paths that need no quotes, neither in the server's configuration nor in a DSN.
+var plainPath = regexp.MustCompile(`^/[\pL\pN_./+@:=~-]*$`)
+
+// bases lists the folders in which the server's directory may be made, best first. Many systems keep /tmp in memory, where a flush
+// costs nothing and a durable server is none; a TMPDIR that was set is somebody's wish.
+func bases(durable bool) []string {
+	dirs := []string{os.TempDir(), "/tmp", "/var/tmp"}
+	if durable && os.Getenv("TMPDIR") == "" && inMemory(dirs[0]) {
+		dirs = []string{"/var/tmp", "/tmp"}
 	}
-	return "", bench.Hintf("set TMPDIR to a short path that everybody may enter", "no place for the server's directory: %v", tried)
+	var list []string
+	for _, d := range dirs {
+		if d, err := filepath.Abs(d); err == nil && (len(list) == 0 || list[len(list)-1] != d) {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
-// unfit says why a directory will not do; "" if it will.
+// unfit says why a folder will not do for the server's directory; "" if it will.
 func (id *identity) unfit(dir string) string {
-	socket := filepath.Join(dir, dirPrefix+"1234567890", "s", ".s.PGSQL.12345")
 	limit := 107
 	if runtime.GOOS == "darwin" {
 		limit = 103
 	}
-	if len(socket) > limit {
+	switch {
+	case len(filepath.Join(dir, dirPrefix+"1234567890", "s", ".s.PGSQL.12345")) > limit:
 		return "is too long for a socket's path"
-	}
-	probe, err := os.MkdirTemp(dir, dirPrefix+"probe-")
-	if err != nil {
-		return "cannot be written"
-	}
-	_ = os.Remove(probe)
-	if id.credential != nil {
-		for d := dir; ; d = filepath.Dir(d) {
-			if st, err := os.Stat(d); err != nil || st.Mode().Perm()&0o001 == 0 {
-				return "cannot be entered by " + id.name
-			}
-			if d == filepath.Dir(d) {
-				break
-			}
-		}
+	case !plainPath.MatchString(dir):
+		return "has characters that a server's settings cannot take"
+	case id.credential != nil && !open(dir):
+		return "cannot be entered by the server's user"
 	}
 	return ""
+}
+
+// open reports whether everybody may enter a folder.
+func open(dir string) bool {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
+	for {
+		st, err := os.Stat(dir)
+		if err != nil || st.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
 }

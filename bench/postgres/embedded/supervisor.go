@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -21,7 +22,10 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-const supervisorArg = "__pg-supervisor"
+const (
+	supervisorArg = "__pg-supervisor"
+	keepWord      = "keep\n"
+)
 
 // Supervised reports whether this process was started as the supervisor; if so it has run as one and code is its exit code. Call it
 // first thing in main, and in the TestMain of tests that start a server.
@@ -61,10 +65,12 @@ func supervise(in io.Reader, out io.WriteCloser, term <-chan os.Signal) int {
 	s.stop = stop
 	lifeline := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, r)
-		if !s.Detached {
-			close(lifeline)
+		// The parent of a kept server lets go of it with a word, once others can find it. Until then it ends with its parent.
+		if word, _ := r.ReadString('\n'); s.Detached && word == keepWord {
+			return
 		}
+		_, _ = io.Copy(io.Discard, r)
+		close(lifeline)
 	}()
 	go func() {
 		select {
@@ -111,24 +117,22 @@ func (s *supervisor) run(out io.WriteCloser) int {
 // start lays out the directory and starts the server in it. Where the server cannot be given to another user, a user namespace in
 // which this one looks like nobody is tried.
 func (s *supervisor) start() (*Facts, *process, error) {
-	ids, err := identities()
-	if err != nil {
-		return nil, nil, err
-	}
-	var errs []error
-	for _, id := range ids {
+	var tried []string
+	for _, id := range identities() {
 		s.id = id
 		f, p, err := s.startAs()
 		if err == nil {
+			_ = os.Chdir("/") // a kept server keeps no folder busy in which somebody happened to be
 			return f, p, nil
 		}
-		errs = append(errs, err)
 		s.clean()
 		if s.stopped() || !errors.Is(err, errIdentity) {
-			break
+			return nil, nil, err
 		}
+		tried = append(tried, err.Error())
 	}
-	return nil, nil, errors.Join(errs...)
+	return nil, nil, bench.Hintf("run lockbench as a user with an entry in /etc/passwd, or name a running server with --dsn",
+		"there is no user that PostgreSQL would run as: %s", strings.Join(tried, "; "))
 }
 
 // errIdentity marks failures of changing the user, after which another way may be tried.
@@ -147,11 +151,8 @@ func (s *supervisor) startAs() (*Facts, *process, error) {
 	if err := s.makeDir(); err != nil {
 		return nil, nil, err
 	}
-	version, err := s.version()
-	if err != nil {
-		return nil, nil, err
-	}
-	copied, err := s.makeData(version)
+	t := templateFor(s.Cache, s.BinDir, s.Version)
+	copied, err := s.makeData(t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,39 +161,56 @@ func (s *supervisor) startAs() (*Facts, *process, error) {
 		return nil, nil, err
 	}
 	server, err := s.boot()
+	if err != nil && copied && !s.stopped() {
+		// The template may be at fault: nobody flushed it before the machine lost its power, or somebody was at it.
+		if err = s.initData(); err == nil {
+			server, err = s.boot()
+		}
+		if err == nil {
+			copied = false
+			t.discard()
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	return &Facts{
-		Version: version, BinDir: s.BinDir, Dir: s.dir, PID: server.cmd.Process.Pid, Supervisor: os.Getpid(),
+		Version: s.Version, BinDir: s.BinDir, Dir: s.dir, PID: server.cmd.Process.Pid, Supervisor: os.Getpid(),
 		DSN:     fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable", s.socketDir(), port),
 		Durable: s.Durable, Slots: s.Connections, RunsAs: s.id.name, Template: copied, Started: time.Now().UTC(),
 	}, server, nil
 }
 
-func (s *supervisor) data() string      { return filepath.Join(s.dir, "data") }
-func (s *supervisor) socketDir() string { return filepath.Join(s.dir, "s") }
-func (s *supervisor) logFile() string   { return filepath.Join(s.dir, "log") }
+func (s *supervisor) data() string       { return filepath.Join(s.dir, "data") }
+func (s *supervisor) socketDir() string  { return filepath.Join(s.dir, "s") }
+func (s *supervisor) logFile() string    { return filepath.Join(s.dir, "log") }
+func (s *supervisor) configFile() string { return filepath.Join(s.dir, "postgresql.conf") }
 
-// dirPrefix names the directories that the janitor looks at.
-const dirPrefix = "lockbench-pg-"
-
-// makeDir makes the server's directory. The owner's lock is taken before anything else stands in it, so that the janitor of another
-// lockbench leaves it alone.
+// makeDir makes the server's directory in a folder that its user can reach and whose path is short enough for a socket.
 func (s *supervisor) makeDir() error {
-	base, err := s.id.base()
-	if err != nil {
-		return err
+	list := bases(s.Durable)
+	for _, base := range list {
+		sweep(base)
 	}
-	sweep(base)
-	if s.dir, err = os.MkdirTemp(base, dirPrefix); err != nil {
-		return fmt.Errorf("making the server's directory: %w", err)
+	var tried []string
+	for _, base := range list {
+		why := s.id.unfit(base)
+		if why == "" {
+			dir, lock, err := claim(base)
+			if err == nil {
+				s.dir, s.lock = dir, lock
+				return s.layOut()
+			}
+			why = "cannot be used: " + err.Error()
+		}
+		tried = append(tried, base+" "+why)
 	}
-	if s.lock, err = lockOwner(s.dir); err != nil {
-		return fmt.Errorf("locking the server's directory: %w", err)
-	}
+	return bench.Hintf("set TMPDIR to a short path that everybody may enter", "no place for the server's directory: %s", strings.Join(tried, "; "))
+}
+
+func (s *supervisor) layOut() error {
 	if s.id.credential != nil {
-		if err := os.Chmod(s.dir, 0o711); err != nil {
+		if err := os.Chmod(s.dir, 0o711); err != nil { // its user passes through to what is given to him
 			return err
 		}
 	}
@@ -223,7 +241,7 @@ func (s *supervisor) clean() {
 	if s.dir == "" {
 		return
 	}
-	_ = os.RemoveAll(s.dir)
+	remove(s.dir)
 	if s.lock != nil {
 		_ = s.lock.Close()
 	}
@@ -244,10 +262,14 @@ func (s *supervisor) spawn(out *os.File, name string, args ...string) (*process,
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PG") || strings.HasPrefix(kv, guard) })
 	cmd.Env = append(cmd.Env, "LC_ALL=C", "TZ=UTC")
 	cmd.SysProcAttr = s.id.attributes()
-	if err := cmd.Start(); err != nil {
-		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) {
-			return nil, fmt.Errorf("%w (%s): %w", errIdentity, s.id.name, err)
-		}
+	switch err := cmd.Start(); {
+	case err == nil:
+	case s.id.namespace || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL):
+		return nil, fmt.Errorf("%w (%s): %w", errIdentity, s.id.name, err)
+	case s.id.credential != nil && errors.Is(err, syscall.EACCES):
+		return nil, bench.Hintf("put the programs where everybody may enter, or name others with --pg-bin", "the server runs as %s, which may not run %s",
+			s.id.name, filepath.Join(s.BinDir, name))
+	default:
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	p := &process{cmd: cmd, gone: make(chan struct{})}
@@ -269,7 +291,7 @@ func (s *supervisor) finish(name string, args ...string) error {
 	select {
 	case <-p.gone:
 	case <-s.stop:
-		_ = p.cmd.Process.Kill()
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // the group: initdb's children write too
 		<-p.gone
 		return context.Canceled
 	}
@@ -291,42 +313,35 @@ func (s *supervisor) failure(what string, p *process) error {
 		"%s (%s) when starting PostgreSQL from %s: %s", what, p.cmd.ProcessState, s.BinDir, tail)
 }
 
-// version asks the server's program for its version.
-func (s *supervisor) version() (string, error) {
-	v, err := binaryVersion(s.BinDir)
-	if err != nil {
-		return "", fmt.Errorf("asking postgres in %s for its version: %w", s.BinDir, err)
-	}
-	return v, nil
-}
-
 // makeData fills the data directory, from a template where there is one.
-func (s *supervisor) makeData(version string) (copied bool, err error) {
-	t := templateFor(s.Cache, s.BinDir, version)
-	if t.usable() && t.copyTo(s.data(), s.give, s.stop) == nil {
+func (s *supervisor) makeData(t template) (copied bool, err error) {
+	if t.usable() && t.copyTo(s.data(), s.id.credential, s.stop) == nil {
 		return true, nil
 	}
 	if s.stopped() {
 		return false, context.Canceled
 	}
-	if err := emptyDir(s.data()); err != nil {
-		return false, err
-	}
-	args := []string{"-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"}
-	if err := s.finish("initdb", args...); err != nil {
+	if err := s.initData(); err != nil {
 		return false, err
 	}
 	t.make(s.data(), s.stop)
 	return false, nil
 }
 
+// initData makes the data directory, whatever stands in it.
+func (s *supervisor) initData() error {
+	if err := emptyDir(s.data()); err != nil {
+		return err
+	}
+	return s.finish("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+}
+
 // configure writes the settings. Durable means PostgreSQL's own defaults: a row's lock is held through the flush of its commit, so
 // durability is part of what is measured.
 func (s *supervisor) configure(port int) error {
 	settings := map[string]string{
-		"listen_addresses": "", "port": fmt.Sprint(port), "unix_socket_directories": s.socketDir(), "unix_socket_permissions": "0700",
-		"max_connections": fmt.Sprint(s.Connections + 20), "superuser_reserved_connections": "3",
-		"shared_buffers": "128MB", "random_page_cost": "1.1", "jit": "off",
+		"max_connections": fmt.Sprint(max(s.Connections, 0) + spare), "superuser_reserved_connections": "3",
+		"shared_buffers": "128MB", "random_page_cost": "1.1",
 		// No checkpoint by time or by volume falls into a measured window; lockbench makes one before each.
 		"checkpoint_timeout": "30min", "max_wal_size": "4GB", "min_wal_size": "256MB",
 		"max_pred_locks_per_transaction": "256", "restart_after_crash": "off",
@@ -336,19 +351,33 @@ func (s *supervisor) configure(port int) error {
 	if !s.Durable {
 		settings["fsync"], settings["synchronous_commit"], settings["full_page_writes"] = "off", "off", "off"
 	}
+	if v := versionKey(s.Version); len(v) > 0 && v[0] >= 11 {
+		settings["jit"] = "off"
+	}
 	for k, v := range s.Settings {
-		settings[k] = v
+		settings[strings.ToLower(k)] = v
 	}
+	// What keeps others out and what the DSN says is nobody's to choose.
+	settings["listen_addresses"], settings["port"] = "", fmt.Sprint(port)
+	settings["unix_socket_directories"], settings["unix_socket_permissions"] = s.socketDir(), "0700"
 	var b strings.Builder
-	for k, v := range settings {
-		fmt.Fprintf(&b, "%s = '%s'\n", k, strings.ReplaceAll(v, "'", "''"))
+	b.WriteString("include 'data/postgresql.conf'\n") // what initdb found out about this machine, such as its kind of shared memory
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&b, "%s = '%s'\n", k, settingQuoter.Replace(settings[k]))
 	}
-	path := filepath.Join(s.data(), "postgresql.conf")
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+	// Not in the data directory: root would write wherever its owner had put a link.
+	if err := os.WriteFile(s.configFile(), []byte(b.String()), 0o600); err != nil {
 		return err
 	}
-	return s.give(path)
+	return s.give(s.configFile())
 }
+
+// spare is how many connections the server takes beyond the run's: three that are kept for superusers, lockbench's own for preparing,
+// observing and auditing, and a person's psql.
+const spare = 20
+
+// settingQuoter writes a value between quotes, where a backslash introduces an escape.
+var settingQuoter = strings.NewReplacer(`'`, `''`, `\`, `\\`, "\n", `\n`)
 
 // readyWithin bounds a start; a slow disk takes a few seconds, a broken installation for ever.
 const readyWithin = 60 * time.Second
@@ -360,7 +389,7 @@ func (s *supervisor) boot() (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p, err := s.spawn(log, "postgres", "-D", s.data())
+	p, err := s.spawn(log, "postgres", "-D", s.data(), "-c", "config_file="+s.configFile())
 	if err != nil {
 		return nil, err
 	}
@@ -386,22 +415,14 @@ func (s *supervisor) boot() (*process, error) {
 	}
 }
 
-func pidFile(data string) []string {
-	b, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
-	if err != nil {
-		return nil
-	}
-	return strings.Split(string(b), "\n")
-}
-
-// end stops a server, more and more firmly.
+// end stops a server. What it holds is thrown away, so it need not write it down first; the second attempt is for one that hangs.
 func (s *supervisor) end(p *process) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL} {
+	for _, sig := range []syscall.Signal{syscall.SIGQUIT, syscall.SIGKILL} {
 		_ = p.cmd.Process.Signal(sig)
 		select {
 		case <-p.gone:
 			return
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 		}
 	}
 	<-p.gone

@@ -10,24 +10,55 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
 // cacheDir returns where templates and fetched binaries are kept; "" if there is no such place. Root's must be reachable by whom the
-// server is given to, and root's home is not.
+// server is given to, and root's home is not. A user without a home has a folder among the temporary ones.
 func cacheDir(asked string) string {
 	if asked != "" {
+		if dir, err := filepath.Abs(asked); err == nil {
+			return dir
+		}
 		return asked
 	}
 	if os.Geteuid() == 0 {
 		return "/var/cache/lockbench"
 	}
 	if dir, err := os.UserCacheDir(); err == nil {
-		return filepath.Join(dir, "lockbench")
+		if dir = filepath.Join(dir, "lockbench"); os.MkdirAll(dir, 0o755) == nil && syscall.Access(dir, 0x2) == nil {
+			return dir
+		}
 	}
-	return ""
+	dir := filepath.Join(os.TempDir(), "lockbench-"+strconv.Itoa(os.Geteuid()))
+	if _, err := private(dir, true); err != nil {
+		return ""
+	}
+	return dir
+}
+
+// mkdirShared makes a folder that others may enter, whatever the umask.
+func mkdirShared(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := mkdirShared(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		if os.IsExist(err) {
+			return nil
+		}
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }
 
 // template is a data directory as initdb left it. Copying it takes a fifth of the time of making one.
@@ -45,46 +76,75 @@ func templateFor(cache, binDir, version string) template {
 
 // usable reports whether the template is there and nobody else could have put it there.
 func (t template) usable() bool {
-	if t.dir == "" {
+	if t.dir == "" || !ours(t.dir) {
 		return false
 	}
 	st, err := os.Lstat(t.dir)
-	if err != nil || !st.IsDir() || st.Mode().Perm()&0o077 != 0 {
-		return false
-	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && int(sys.Uid) == os.Geteuid()
+	return err == nil && st.Mode().Perm()&0o077 == 0
 }
+
+const (
+	makingPrefix = "making-"
+	makingAge    = time.Hour // after which a copy that has not got its name was left behind
+)
 
 // make keeps a copy of a new data directory. It is a convenience: where it cannot be made the next start is slower, nothing else.
 // The copy gets its name when it is whole, so that a half-made one is never found.
 func (t template) make(data string, stop <-chan struct{}) {
-	if t.dir == "" || os.MkdirAll(filepath.Dir(t.dir), 0o755) != nil {
+	if t.dir == "" || mkdirShared(filepath.Dir(t.dir)) != nil {
 		return
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(t.dir), "making-")
+	parent := filepath.Dir(t.dir)
+	sweepOld(parent, makingPrefix)
+	tmp, err := os.MkdirTemp(parent, makingPrefix)
 	if err != nil {
 		return
 	}
-	keep := func(path string) error { return os.Lchown(path, os.Geteuid(), os.Getegid()) }
-	if os.Geteuid() != 0 {
-		keep = func(string) error { return nil }
-	}
-	if copyTree(data, tmp, keep, stop) != nil || os.Rename(tmp, t.dir) != nil {
+	if copyTree(data, tmp, nil, stop) != nil || os.Rename(tmp, t.dir) != nil {
 		_ = os.RemoveAll(tmp)
 	}
 }
 
-// copyTo fills an empty directory.
-func (t template) copyTo(data string, give func(string) error, stop <-chan struct{}) error {
-	return copyTree(t.dir, data, give, stop)
+// sweepOld removes what killed processes left in a folder of the cache.
+func sweepOld(dir, prefix string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); strings.HasPrefix(e.Name(), prefix) && ours(path) {
+			if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > makingAge {
+				_ = os.RemoveAll(path)
+			}
+		}
+	}
 }
 
-// copyTree copies what is in one directory into another that exists, and hands each file to its owner.
-func copyTree(from, to string, give func(string) error, stop <-chan struct{}) error {
+// copyTo fills an empty directory.
+func (t template) copyTo(data string, own *syscall.Credential, stop <-chan struct{}) error {
+	return copyTree(t.dir, data, own, stop)
+}
+
+// discard removes a template that makes no server.
+func (t template) discard() {
+	if t.usable() {
+		_ = os.RemoveAll(t.dir)
+	}
+}
+
+// copyTree copies what is in one directory into another that exists, and gives it to an owner. One of the two belongs to the server's
+// user, who must not lead root astray with a link: neither side is left.
+func copyTree(from, to string, own *syscall.Credential, stop <-chan struct{}) error {
+	src, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
 	var g errgroup.Group
 	g.SetLimit(2 * runtime.GOMAXPROCS(0))
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(src.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -93,26 +153,18 @@ func copyTree(from, to string, give func(string) error, stop <-chan struct{}) er
 			return context.Canceled
 		default:
 		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil || rel == "." {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		if d.IsDir() {
-			if err := os.Mkdir(target, 0o700); err != nil {
+		switch {
+		case path == ".":
+			return nil
+		case d.IsDir():
+			if err := dst.Mkdir(path, 0o700); err != nil || own == nil {
 				return err
 			}
-			return give(target)
-		}
-		if !d.Type().IsRegular() {
+			return dst.Lchown(path, int(own.Uid), int(own.Gid))
+		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is no regular file", path)
 		}
-		g.Go(func() error {
-			if err := copyFile(path, target); err != nil {
-				return err
-			}
-			return give(target)
-		})
+		g.Go(func() error { return copyFile(src, dst, path, own) })
 		return nil
 	})
 	if werr := g.Wait(); err == nil {
@@ -121,23 +173,25 @@ func copyTree(from, to string, give func(string) error, stop <-chan struct{}) er
 	return err
 }
 
-func copyFile(from, to string) (err error) {
-	src, err := os.Open(from)
+func copyFile(src, dst *os.Root, path string, own *syscall.Credential) (err error) {
+	in, err := src.Open(path)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	defer in.Close()
+	out, err := dst.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if cerr := dst.Close(); err == nil {
+		if cerr := out.Close(); err == nil {
 			err = cerr
 		}
 	}()
-	_, err = io.Copy(dst, src)
-	return err
+	if _, err = io.Copy(out, in); err != nil || own == nil {
+		return err
+	}
+	return out.Chown(int(own.Uid), int(own.Gid))
 }
 
 // emptyDir removes what is in a directory.
