@@ -21,6 +21,22 @@ CREATE TABLE lockbench.bookings (
     user_id bigint NOT NULL
 );
 
+-- accounts: one row an account; a transfer moves an amount from one to another.
+CREATE TABLE lockbench.accounts (
+    id      bigint PRIMARY KEY,
+    balance bigint NOT NULL,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+
+-- doctors: who is on duty (1) or off (0) in a shift; somebody must be on duty in each.
+CREATE TABLE lockbench.doctors (
+    id      bigint PRIMARY KEY,
+    shift   bigint NOT NULL,
+    on_duty bigint NOT NULL,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+CREATE INDEX doctors_shift ON lockbench.doctors (shift);
+
 -- stock: one row an item; a reservation moves a quantity from available to reserved.
 CREATE TABLE lockbench.stock (
     id        bigint PRIMARY KEY,

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -15,6 +16,7 @@ const (
 	LendsRow    Lends = 1 << iota // [Tx.Get] and [Tx.Put] of the row asked for
 	LendsChange                   // [Tx.Apply]: rule and change in one statement
 	LendsAny                      // [Tx.Take] of any free row, and [Tx.Put] to it
+	LendsGroup                    // [Tx.List] of rows that belong together, and [Tx.Put] to one of them
 )
 
 // Has reports whether everything in want is lent.
@@ -25,6 +27,8 @@ func (l Lends) Has(want Lends) bool { return l&want == want }
 type Tx interface {
 	// Get reads a row under the strategy's protection; false if there is none.
 	Get(t *Table, key int64) (Row, bool, error)
+	// List reads the rows of a group, in the order of their keys, under the strategy's protection.
+	List(t *Table, group int64) ([]Row, error)
 	// Put writes the values of row, which were computed from what Get read as old.
 	Put(t *Table, old, row Row) error
 	// Apply makes a guarded change in one statement; false if the guard did not hold or there is no such row.
@@ -148,6 +152,7 @@ func (i *StrategyInfo) Claims(a Anomaly) bool {
 
 // Params are the parameters of a run as a scenario sees them.
 type Params struct {
+	Options  Options // the scenario's own flags that were given
 	Rows     int64
 	Capacity int64
 	Users    int
@@ -161,6 +166,15 @@ type ScenarioInfo struct {
 	Story     string `json:"story"`     // what happens, for a reader
 	Invariant string `json:"invariant"` // what the audit checks
 	Unit      string `json:"unit"`      // what --rows counts, in the plural
+	// Anomalies are what can go wrong here. A strategy that claims to prevent none of them is never called sound.
+	Anomalies []Anomaly   `json:"anomalies"`
+	Options   []OptionDoc `json:"options,omitempty"` // each is a flag of run
+}
+
+// Drawer is a scenario whose requests have more to them than the row asked for.
+type Drawer interface {
+	// Draw completes a request; all its randomness is rng's.
+	Draw(p Params, rng *rand.Rand, r *Request)
 }
 
 // Scenario is the data, the operations and the invariant. One file of package scenarios each.
@@ -204,8 +218,10 @@ func ThinkFirst(body Body) Operation {
 type Request struct {
 	Op       int64 // number of the operation in its trial, from 0
 	User     int64 // from 1
-	Key      int64 // the row asked for
+	Key      int64 // the row, or the group of rows, asked for
+	To       int64 // the second row, where an operation has two; else 0
 	Quantity int64
+	Sorted   bool // two rows are taken in the order of their keys, not as they were drawn
 }
 
 // Snapshot is what the database holds after a trial, by table name.

@@ -3,7 +3,9 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,6 +36,7 @@ type Settings struct {
 	Rows        int64    `json:"rows"`
 	Capacity    int64    `json:"capacity"`
 	Skew        string   `json:"skew"`
+	Options     Options  `json:"scenario_options,omitempty"` // the scenario's own flags
 	Think       Duration `json:"think"`
 	Pause       Duration `json:"pause"`
 	Retries     int      `json:"retries"`
@@ -118,7 +121,8 @@ func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connec
 	}
 	errs = append(errs, s.check()...)
 	if r.Scenario != nil {
-		p, err := r.Scenario.Fit(Params{Rows: s.Rows, Capacity: s.Capacity, Users: s.Users, Endless: s.Mode != Burst})
+		errs = append(errs, checkScenarioOptions(s.Options, r.Scenario.Info())...)
+		p, err := r.Scenario.Fit(Params{Rows: s.Rows, Capacity: s.Capacity, Users: s.Users, Endless: s.Mode != Burst, Options: s.Options})
 		if err != nil {
 			fail(err)
 		}
@@ -279,5 +283,26 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, base Retry, s Settings, v
 	if c, ok := e.Discipline.(Claimer); ok {
 		e.Claims = c.Prevents()
 	}
+	e.Claims = atStake(e.Claims, sc.Info())
 	return e, nil
+}
+
+// atStake returns those of a strategy's claims that the scenario can put to the test.
+func atStake(claims []Anomaly, sc ScenarioInfo) []Anomaly {
+	return slices.DeleteFunc(slices.Clone(claims), func(a Anomaly) bool { return !slices.Contains(sc.Anomalies, a) })
+}
+
+// checkScenarioOptions refuses flags of another scenario, and values a flag does not take.
+func checkScenarioOptions(given Options, sc ScenarioInfo) (errs []error) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		i := slices.IndexFunc(sc.Options, func(d OptionDoc) bool { return d.Name == name })
+		if i < 0 {
+			errs = append(errs, Hintf("leave it out, or name another --scenario", "scenario %q has no --%s", sc.Name, name))
+			continue
+		}
+		if err := checkValue(Spec{Name: sc.Name}, sc.Options[i], given[name]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
 }

@@ -34,6 +34,7 @@ func (Inventory) Info() bench.ScenarioInfo {
 		Name: "inventory", Unit: "stock items",
 		Summary:   "a stock item with --capacity units: each user reserves one unit",
 		Story:     "The service reads the item, checks that enough is available, and moves the units from available to reserved. Both numbers are written as computed from what was read.",
+		Anomalies: []bench.Anomaly{bench.Overbooking, bench.LostUpdate, bench.Negative, bench.FalseSoldOut},
 		Invariant: "initial − confirmed units = available, confirmed units = reserved, and available is never below 0",
 	}
 }

@@ -32,6 +32,7 @@ func (Seats) Info() bench.ScenarioInfo {
 		Name: "seats", Unit: "seats",
 		Summary:   "a seat map: each user wants one seat, --rows 1 is the last seat",
 		Story:     "The service reads the seat, checks that nobody holds it, and writes its user. A user who asks again for the seat he holds gets the same confirmation; another holder is a rejection.",
+		Anomalies: []bench.Anomaly{bench.Overbooking, bench.LostUpdate, bench.FalseSoldOut},
 		Invariant: "a seat was confirmed to one user at the most, and that user is the one its row names",
 	}
 }

@@ -16,7 +16,7 @@ func (Advisory) Info() bench.StrategyInfo {
 		Name:     "advisory",
 		Summary:  "pg_advisory_xact_lock on the row's number, before the read",
 		How:      "A statement of its own locks a number made of table and key until the transaction ends; then a plain read and write. In the same statement as the read it would be useless: the statement's snapshot is older than the lock.",
-		Prevents: noLostUpdate(),
+		Prevents: append(noLostUpdate(), bench.WriteSkew), // the lock stands for all that is read
 		LoserIs:  "made to wait for the lock, then shown the winner's row",
 		Use:      "where what must be locked is no row (yet), or several rows at once under one name",
 		Mistakes: "taking the lock in the same statement as the read; a session lock through a connection pool, where it outlives its user; two parts of a program using the same numbers; a writer that does not ask",
@@ -82,16 +82,22 @@ type lockedSession struct {
 	bench.Session
 	d    *sessionLocked
 	conn bench.Conn
-	held bool
+	held []int64 // keys locked, in order
 	args [1]int64
 }
 
 func (s *lockedSession) Begin(r *bench.Request) error {
-	s.args[0] = r.Key
-	if _, err := s.conn.Exec(s.d.lock, s.args[:]); err != nil {
-		return err
+	keys := []int64{r.Key}
+	if r.To > 0 && r.To != r.Key {
+		keys = []int64{min(r.Key, r.To), max(r.Key, r.To)} // one order for all, against deadlocks
 	}
-	s.held = true
+	for _, key := range keys {
+		s.args[0] = key
+		if _, err := s.conn.Exec(s.d.lock, s.args[:]); err != nil {
+			return err
+		}
+		s.held = append(s.held, key)
+	}
 	return s.Session.Begin(r)
 }
 
@@ -111,10 +117,12 @@ func (s *lockedSession) Rollback() error {
 }
 
 func (s *lockedSession) release() error {
-	if !s.held {
-		return nil
+	for len(s.held) > 0 {
+		s.args[0] = s.held[len(s.held)-1]
+		s.held = s.held[:len(s.held)-1]
+		if _, err := s.conn.Exec(s.d.unlock, s.args[:]); err != nil {
+			return err
+		}
 	}
-	s.held = false
-	_, err := s.conn.Exec(s.d.unlock, s.args[:])
-	return err
+	return nil
 }

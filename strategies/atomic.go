@@ -29,6 +29,10 @@ func (Atomic) Bind(b bench.Binding) (bench.Discipline, error) {
 		return nil, &bench.NotApplicable{Reason: "the rule does not fit into the WHERE clause of one statement", Remedy: "use pessimistic or serializable"}
 	}
 	d := &guarded{changes: map[*bench.Change]*bench.Stmt{}, peeks: map[*bench.Table]*bench.Stmt{}}
+	if !b.SingleWrite { // several changes hold together or not at all
+		d.begin = beginStmt(readCommitted, "")
+		d.list = append(d.list, d.begin)
+	}
 	for _, c := range b.Changes {
 		q := &bench.Stmt{Name: "change", SQL: changeSQL(c)}
 		d.changes[c] = q
@@ -38,6 +42,9 @@ func (Atomic) Bind(b bench.Binding) (bench.Discipline, error) {
 			d.peeks[c.Table] = p
 			d.list = append(d.list, p)
 		}
+	}
+	if d.begin != nil {
+		d.list = append(d.list, &bench.Stmt{Name: "commit", SQL: "COMMIT"})
 	}
 	return d, nil
 }
@@ -77,13 +84,16 @@ func relationSQL(c *bench.Cond) string {
 		return fmt.Sprintf("%s = $%d", c.Column, c.Operand+2)
 	case bench.AtLeast:
 		return fmt.Sprintf("%s >= $%d", c.Column, c.Operand+2)
+	case bench.Always:
+		return "true"
 	case bench.IsNull:
 	}
 	return c.Column + " IS NULL"
 }
 
-// guarded is the discipline of atomic: no transaction block, each statement commits by itself.
+// guarded is the discipline of atomic. A single change needs no transaction block: its statement commits by itself.
 type guarded struct {
+	begin   *bench.Stmt // nil: autocommit
 	changes map[*bench.Change]*bench.Stmt
 	peeks   map[*bench.Table]*bench.Stmt
 	list    []*bench.Stmt
@@ -94,7 +104,7 @@ func (d *guarded) Statements() []*bench.Stmt { return d.list }
 func (d *guarded) Isolation() string         { return readCommitted }
 
 func (d *guarded) Open(c bench.Conn, think func()) bench.Session {
-	return &guardedSession{session: session{conn: c, think: think}, d: d}
+	return &guardedSession{session: session{conn: c, think: think, begin: d.begin}, d: d}
 }
 
 type guardedSession struct {
@@ -102,18 +112,26 @@ type guardedSession struct {
 	d *guarded
 }
 
-func (s *guardedSession) Begin(*bench.Request) error {
+func (s *guardedSession) Begin(r *bench.Request) error {
+	if s.begin != nil {
+		return s.session.Begin(r)
+	}
 	s.wrote = false
 	return nil
 }
 
-func (s *guardedSession) Commit() error { return nil }
+func (s *guardedSession) Commit() error {
+	if s.begin != nil {
+		return s.session.Commit()
+	}
+	return nil
+}
 
 func (s *guardedSession) Apply(c *bench.Change, key int64, operands ...int64) (bool, error) {
 	s.args[0] = key
 	n := 1 + copy(s.args[1:], operands)
 	affected, err := s.conn.Exec(s.d.changes[c], s.args[:n])
-	s.wrote = affected > 0
+	s.wrote = s.wrote || affected > 0
 	return affected > 0, err
 }
 

@@ -15,7 +15,7 @@ func (Mutex) Info() bench.StrategyInfo {
 		Name:     "mutex",
 		Summary:  "one mutex of the process around none",
 		How:      "The application takes a mutex before it asks for a connection, and gives it back after COMMIT: Java's synchronized, a sync.Mutex. The SQL is that of none.",
-		Prevents: noLostUpdate(), Scope: "in one process",
+		Prevents: append(noLostUpdate(), bench.WriteSkew), Scope: "in one process",
 		LoserIs:  "queued in the process; then reads the winner's row",
 		Use:      "only where a single process will ever write, which is rarely true for long",
 		Mistakes: "starting a second instance of the application; taking the lock inside the transaction and giving it back before COMMIT",
@@ -47,13 +47,35 @@ type mutexed struct {
 	stripes []chan struct{}
 }
 
-// Enter takes the row's mutex.
+// Enter takes the mutex of each row.
 func (m *mutexed) Enter(ctx context.Context, r *bench.Request) (func(), error) {
-	lock := m.stripes[uint64(r.Key)%uint64(len(m.stripes))]
+	first, second := m.stripe(r.Key), m.stripe(r.Key)
+	if r.To > 0 {
+		second = m.stripe(r.To)
+	}
+	if first > second { // two mutexes are taken in one order, or two users could wait for each other
+		first, second = second, first
+	}
+	if err := m.lock(ctx, first); err != nil {
+		return nil, err
+	}
+	if first == second {
+		return func() { <-m.stripes[first] }, nil
+	}
+	if err := m.lock(ctx, second); err != nil {
+		<-m.stripes[first]
+		return nil, err
+	}
+	return func() { <-m.stripes[second]; <-m.stripes[first] }, nil
+}
+
+func (m *mutexed) stripe(key int64) int { return int(uint64(key) % uint64(len(m.stripes))) }
+
+func (m *mutexed) lock(ctx context.Context, stripe int) error {
 	select {
-	case lock <- struct{}{}:
-		return func() { <-lock }, nil
+	case m.stripes[stripe] <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }

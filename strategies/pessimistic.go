@@ -16,7 +16,7 @@ func (Pessimistic) Info() bench.StrategyInfo {
 		Name:     "pessimistic",
 		Summary:  "SELECT … FOR UPDATE, then write",
 		How:      "The read takes the row's lock and keeps it until COMMIT. Whoever comes next waits, then reads the fresh row and decides on it.",
-		Prevents: noLostUpdate(),
+		Prevents: append(noLostUpdate(), bench.WriteSkew), // it locks every row that it read
 		LoserIs:  "made to wait and then shown the winner's row; with wait=nowait or a duration told \"busy\" (SQLSTATE 55P03)",
 		Use:      "where conflicts are frequent and the work under the lock is short; wait=nowait or a short limit where a caller has a deadline",
 		Mistakes: "a call to another system under the lock; locking several rows in differing order (deadlocks); a lock timeout longer than the caller's deadline; writing in another transaction than the one that locked; wait=skip for a certain row",

@@ -38,6 +38,7 @@ const (
 // tableSQL holds a table's statements.
 type tableSQL struct {
 	before, read, between, write *bench.Stmt
+	written                      []int // the columns that write sets, as places in [bench.Row.Values]
 }
 
 // bindRows writes the SQL.
@@ -51,10 +52,7 @@ func bindRows(b bench.Binding, d rowwise) (bench.Discipline, error) {
 	d.tables = map[*bench.Table]*tableSQL{}
 	d.list = append(d.list, d.begin)
 	for _, t := range b.Tables {
-		q := &tableSQL{
-			read:  &bench.Stmt{Name: "read", SQL: selectSQL(t, d.versioned) + " WHERE " + t.Key + " = $1" + d.lock, Columns: width(t, d.versioned)},
-			write: &bench.Stmt{Name: "write", SQL: d.updateSQL(t)},
-		}
+		q := &tableSQL{read: d.readStmt(t), write: &bench.Stmt{Name: "write", SQL: d.updateSQL(t)}, written: written(t)}
 		if d.before != nil {
 			q.before = d.before(t)
 			d.list = append(d.list, q.before)
@@ -69,6 +67,25 @@ func bindRows(b bench.Binding, d rowwise) (bench.Discipline, error) {
 	}
 	d.list = append(d.list, d.commit)
 	return &d, nil
+}
+
+// readStmt reads one row, or the rows of a group: in the order of their keys, so that whoever locks them does so in one order.
+func (d *rowwise) readStmt(t *bench.Table) *bench.Stmt {
+	if t.Group == "" {
+		return &bench.Stmt{Name: "read", SQL: selectSQL(t, d.versioned) + " WHERE " + t.Key + " = $1" + d.lock, Columns: width(t, d.versioned)}
+	}
+	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.versioned), "SELECT ") + " WHERE " + t.Group + " = $1 ORDER BY " + t.Key + d.lock
+	return &bench.Stmt{Name: "read", SQL: sql, Columns: width(t, d.versioned) + 1}
+}
+
+// written are the columns that an operation may change: a row stays in its group.
+func written(t *bench.Table) (places []int) {
+	for i, c := range t.Columns {
+		if c != t.Group {
+			places = append(places, i)
+		}
+	}
+	return places
 }
 
 const readCommitted = "read committed"
@@ -101,14 +118,15 @@ func selectSQL(t *bench.Table, versioned bool) string {
 // updateSQL writes every column as computed; $1 is the key, then the new values, then what the guard compares with.
 func (d *rowwise) updateSQL(t *bench.Table) string {
 	var set []string
-	for i, c := range t.Columns {
-		set = append(set, fmt.Sprintf("%s = $%d", c, i+2))
+	places := written(t)
+	for i, place := range places {
+		set = append(set, fmt.Sprintf("%s = $%d", t.Columns[place], i+2))
 	}
 	if d.versioned {
 		set = append(set, fmt.Sprintf("%s = %s + 1", t.Version, t.Version))
 	}
 	sql := "UPDATE " + schema + t.Name + " SET " + strings.Join(set, ", ") + " WHERE " + t.Key + " = $1"
-	next := len(t.Columns) + 2
+	next := len(places) + 2
 	switch d.guard {
 	case byKey:
 	case byVersion:
@@ -121,7 +139,7 @@ func (d *rowwise) updateSQL(t *bench.Table) string {
 	return sql
 }
 
-func (d *rowwise) Lends() bench.Lends        { return bench.LendsRow }
+func (d *rowwise) Lends() bench.Lends        { return bench.LendsRow | bench.LendsGroup }
 func (d *rowwise) Statements() []*bench.Stmt { return d.list }
 func (d *rowwise) Isolation() string         { return d.isolation }
 
@@ -173,6 +191,7 @@ func (s *session) one(q *bench.Stmt, t *bench.Table, key int64) (bench.Row, bool
 type rowSession struct {
 	session
 	d       *rowwise
+	group   []bench.Row // as last listed
 	pending *bench.Stmt // the write that rides with COMMIT
 	nargs   int
 }
@@ -193,6 +212,30 @@ func (s *rowSession) Get(t *bench.Table, key int64) (bench.Row, bool, error) {
 	return s.one(q.read, t, key)
 }
 
+func (s *rowSession) List(t *bench.Table, group int64) ([]bench.Row, error) {
+	q := s.d.tables[t]
+	s.args[0] = group
+	if q.before != nil {
+		if _, err := s.conn.Exec(q.before, s.args[:1]); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.conn.Query(q.read, s.args[:1], &s.rows); err != nil {
+		return nil, err
+	}
+	s.group = s.group[:0]
+	for i := range s.rows.Len() {
+		got := s.rows.At(i)
+		row := bench.Row{Key: got[0]}
+		n := copy(row.Values[:], got[1:1+len(t.Columns)])
+		if len(got) > n+1 {
+			row.Version = got[n+1]
+		}
+		s.group = append(s.group, row)
+	}
+	return s.group, nil
+}
+
 func (s *rowSession) Put(t *bench.Table, old, row bench.Row) error {
 	q := s.d.tables[t]
 	if q.between != nil {
@@ -201,7 +244,11 @@ func (s *rowSession) Put(t *bench.Table, old, row bench.Row) error {
 		}
 	}
 	s.args[0] = row.Key
-	n := 1 + copy(s.args[1:], row.Values[:len(t.Columns)])
+	n := 1
+	for _, place := range q.written {
+		s.args[n] = row.Values[place]
+		n++
+	}
 	switch s.d.guard {
 	case byKey:
 	case byVersion:
@@ -258,6 +305,9 @@ func (e notLent) Error() string { return "the strategy does not lend " + e.what 
 
 func (refuse) Get(*bench.Table, int64) (bench.Row, bool, error) {
 	return bench.Row{}, false, notLent{"Get"}
+}
+func (refuse) List(*bench.Table, int64) ([]bench.Row, error) {
+	return nil, notLent{"List"}
 }
 func (refuse) Put(*bench.Table, bench.Row, bench.Row) error { return notLent{"Put"} }
 func (refuse) Apply(*bench.Change, int64, ...int64) (bool, error) {

@@ -71,6 +71,9 @@ type claims struct{ *rowwise }
 // UniqueIsContention is true: the constraint is how a race is lost.
 func (*claims) UniqueIsContention() bool { return true }
 
+// Lends leaves groups out: a claim is to one row.
+func (*claims) Lends() bench.Lends { return bench.LendsRow }
+
 func (d *claims) Open(c bench.Conn, think func()) bench.Session {
 	return &claimSession{rowSession{session: session{conn: c, think: think, begin: d.begin}, d: d.rowwise}}
 }
