@@ -54,6 +54,7 @@ type trial struct {
 	idle   chan *seat // connections nobody uses, first come first served
 	rec    *recorder
 	gate   Gate
+	drawer Drawer // nil: a request is the row asked for
 	unique bool
 	stop   *Stop
 	picker *picker
@@ -206,6 +207,9 @@ func (u *User) sleep(d time.Duration) bool {
 func (u *User) act(n int64, due time.Duration) {
 	t := u.t
 	r := Request{Op: n, User: u.ID, Key: t.picker.pick(u.rng), Quantity: 1}
+	if t.drawer != nil {
+		t.drawer.Draw(t.race.Params, u.rng, &r)
+	}
 	u.d = done{due: due}
 	u.d.told.Request = r
 	flight := &t.flight[0]
@@ -213,6 +217,9 @@ func (u *User) act(n int64, due time.Duration) {
 		flight = &t.flight[r.Key]
 	}
 	u.d.contended = flight.Add(1) > 1
+	if r.To > 0 {
+		u.d.contended = t.flight[r.To].Add(1) > 1 || u.d.contended
+	}
 	start := time.Since(t.begin)
 	u.d.told.Start = start
 	if t.rec.open {
@@ -221,6 +228,9 @@ func (u *User) act(n int64, due time.Duration) {
 	u.d.told.Answer = t.cell.Operation(u, &u.d.told.Request)
 	u.d.told.End = time.Since(t.begin)
 	flight.Add(-1)
+	if r.To > 0 {
+		t.flight[r.To].Add(-1)
+	}
 	if u.d.told.Outcome == Pending { // a stop kept it from starting
 		t.never.Add(1)
 		return
