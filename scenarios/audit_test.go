@@ -2,6 +2,7 @@ package scenarios_test
 
 import (
 	"maps"
+	"reflect"
 	"testing"
 	"time"
 
@@ -224,7 +225,7 @@ func TestFit(t *testing.T) {
 		{scenarios.Inventory{}, bench.Params{Rows: 7, Capacity: 3}, bench.Params{Rows: 7, Capacity: 3}},
 		{scenarios.Inventory{}, bench.Params{Endless: true}, bench.Params{Rows: 1, Capacity: 1_000_000_000, Endless: true}},
 	} {
-		if got, err := c.scenario.Fit(c.open); err != nil || got != c.fitted {
+		if got, err := c.scenario.Fit(c.open); err != nil || !reflect.DeepEqual(got, c.fitted) {
 			t.Errorf("%s: %+v is fitted to %+v, %v", c.scenario.Info().Name, c.open, got, err)
 		}
 	}
