@@ -37,6 +37,7 @@ type Store struct {
 	name         string          // application_name of the racing connections
 	version      int             // server_version_num
 	pooled       bool
+	locked       bool         // holds the lock of a run
 	noCheckpoint bool         // the role may not CHECKPOINT
 	prepared     int64        // transactions that were prepared before the run
 	flushed      atomic.Int64 // transactions spent on publishing statistics
@@ -219,19 +220,29 @@ func (s *Store) Prepare(ctx context.Context) error {
 // aloneKey is the advisory lock of a run; the number is the ASCII of "lockb".
 const aloneKey = 0x6c6f636b62
 
-// alone makes sure that no other lockbench is at work in this database. Through a pooler no lock can be kept, so nothing is checked.
+// alone makes sure that no other lockbench is at work in this database. One that has just ended keeps its lock until the server notices,
+// so there is a short grace. Through a pooler no lock can be kept, so nothing is checked.
 func (s *Store) alone(ctx context.Context) error {
-	if s.pooled {
+	if s.pooled || s.locked {
 		return nil
 	}
-	var got bool
-	if err := s.admin.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(aloneKey)).Scan(&got); err != nil {
-		return fmt.Errorf("taking the lock of a run: %w", err)
+	const grace, step = 2 * time.Second, 20 * time.Millisecond
+	for waited := time.Duration(0); ; waited += step {
+		if err := s.admin.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(aloneKey)).Scan(&s.locked); err != nil {
+			return fmt.Errorf("taking the lock of a run: %w", err)
+		}
+		if s.locked {
+			return nil
+		}
+		if waited >= grace {
+			return bench.Hintf("wait for it to end, or name another database in --dsn", "another lockbench is at work in this database")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(step):
+		}
 	}
-	if !got {
-		return bench.Hintf("wait for it to end, or name another database in --dsn", "another lockbench is at work in this database")
-	}
-	return nil
 }
 
 // owned returns the schema's tables, or refuses what lockbench did not make.
