@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -70,9 +71,12 @@ func Connect(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
+// passwords finds them in both forms of a DSN, also in pieces of one that a message quotes.
+var passwords = regexp.MustCompile(`(?i)(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)|(://[^:@/\s]*:)[^@\s]+(@)`)
+
 // redact keeps passwords out of messages: pgx quotes the DSN, and masks the password only where it can parse it.
 func redact(err error) string {
-	msg := err.Error()
+	msg := passwords.ReplaceAllString(err.Error(), "${1}${2}xxxxx${3}")
 	if i := strings.LastIndex(msg, "`: "); i >= 0 {
 		return msg[i+3:]
 	}
@@ -92,6 +96,7 @@ func randomHex(n int) string {
 func explain(err error) error {
 	var pg *pgconn.PgError
 	var op *net.OpError
+	var dns *net.DNSError // pgx resolves names itself, so that it comes without an OpError around it
 	switch {
 	case errors.As(err, &pg) && pg.Code == "53300":
 		return bench.Hintf("lower --connections or raise max_connections", "the server has no free connection slot: %s", pg.Message)
@@ -101,6 +106,8 @@ func explain(err error) error {
 		return bench.Hintf("create it with createdb, or name another in --dsn", "%s", pg.Message)
 	case errors.As(err, &pg):
 		return fmt.Errorf("the server refused the connection: %s (SQLSTATE %s)", pg.Message, pg.Code)
+	case errors.As(err, &dns):
+		return bench.Hintf("check the host in --dsn, or leave it out to let lockbench start a server", "cannot reach the server at %s: %s", dns.Name, dns.Err)
 	case errors.As(err, &op):
 		return bench.Hintf("is the server running there? leave --dsn out to let lockbench start one", "cannot reach the server at %s: %v", address(op), op.Err)
 	}
