@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 const (
 	cacheVariable = "LOCKBENCH_TEST_CACHE"
 	childVariable = "LOCKBENCH_TEST_CHILD"
+	// interruptVariable makes a child live through an interrupt and say that it came.
+	interruptVariable = "LOCKBENCH_TEST_INTERRUPT"
 )
 
 func TestMain(m *testing.M) {
@@ -36,6 +39,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Setenv(cacheVariable, cache)
+	// Under the race detector each supervisor and child would otherwise stay for another second at its end.
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	code := m.Run()
 	os.RemoveAll(cache)
 	os.Exit(code)
@@ -62,6 +67,14 @@ func beChild(text string) int {
 		panic(err)
 	}
 	os.Unsetenv(childVariable)
+	if os.Getenv(interruptVariable) != "" {
+		interrupted := make(chan os.Signal, 1)
+		signal.Notify(interrupted, syscall.SIGINT)
+		go func() {
+			<-interrupted
+			fmt.Println("interrupted")
+		}()
+	}
 	ctx := context.Background()
 	cfg := Config{BinDir: o.BinDir, Version: o.Version, CacheDir: o.CacheDir, Repository: o.Repo, Durable: o.Durable, Connections: 10}
 	if o.NoInstallations {
@@ -122,7 +135,7 @@ func startChild(t *testing.T, o childOrder, cred *syscall.Credential, env ...str
 	}
 	cmd := &exec.Cmd{
 		Path: self, Args: os.Args[:1], Dir: "/",
-		Env:         append([]string{"PATH=" + os.Getenv("PATH"), childVariable + "=" + string(text)}, env...),
+		Env:         append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), childVariable + "=" + string(text)}, env...),
 		SysProcAttr: &syscall.SysProcAttr{Credential: cred, Setpgid: true},
 		Stderr:      os.Stderr,
 	}
