@@ -37,6 +37,15 @@ CREATE TABLE lockbench.doctors (
 ) WITH (fillfactor = 10);
 CREATE INDEX doctors_shift ON lockbench.doctors (shift);
 
+-- jobs: a queue; worker is the user who claimed the job. The index holds what is still to be done, so that a claim does not wade through
+-- what is done.
+CREATE TABLE lockbench.jobs (
+    id      bigint PRIMARY KEY,
+    worker  bigint,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+CREATE INDEX jobs_ready ON lockbench.jobs (id) WHERE worker IS NULL;
+
 -- stock: one row an item; a reservation moves a quantity from available to reserved.
 CREATE TABLE lockbench.stock (
     id        bigint PRIMARY KEY,

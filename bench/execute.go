@@ -146,6 +146,7 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 	t.rec = newRecorder(shardsFor(s.Users), s.Mode == Open, t.warm, live)
 	t.gate, _ = e.Discipline.(Gate)
 	t.drawer, _ = r.Scenario.(Drawer)
+	t.everybody = e.Discipline.Lends().Has(LendsAny) || slices.ContainsFunc(r.Scenario.Tables(), func(t *Table) bool { return t.Batched })
 	if u, ok := e.Discipline.(Uniquer); ok {
 		t.unique = u.UniqueIsContention()
 	}

@@ -109,8 +109,9 @@ func faultOf(err error) *Fault {
 // Answer is what an operation tells its user.
 type Answer struct {
 	Outcome Outcome
-	Reason  Reason // of a rejection
-	Key     int64  // the row the answer is about; 0: the one asked for
+	Reason  Reason  // of a rejection
+	Key     int64   // the row the answer is about; 0: the one asked for
+	Batch   []int64 // the rows the answer is about, where it is about several
 }
 
 // Reason says which rule rejected an operation.

@@ -56,17 +56,19 @@ type trial struct {
 	gate   Gate
 	drawer Drawer // nil: a request is the row asked for
 	unique bool
-	stop   *Stop
-	picker *picker
-	flight []atomic.Int32 // operations under way, by key
-	ops    atomic.Int64   // numbers given to operations
-	begin  time.Time
-	warm   time.Duration
-	end    time.Duration // no operation begins later; 0: no limit
-	seed   uint64
-	sched  []time.Duration
-	broken atomic.Pointer[error] // why the trial cannot go on
-	never  atomic.Int64          // users a stop kept from starting
+	// everybody meets everybody: operations are not about a certain row.
+	everybody bool
+	stop      *Stop
+	picker    *picker
+	flight    []atomic.Int32 // operations under way, by key
+	ops       atomic.Int64   // numbers given to operations
+	begin     time.Time
+	warm      time.Duration
+	end       time.Duration // no operation begins later; 0: no limit
+	seed      uint64
+	sched     []time.Duration
+	broken    atomic.Pointer[error] // why the trial cannot go on
+	never     atomic.Int64          // users a stop kept from starting
 	// ctx ends with the hard stop; only waits outside the database watch it.
 	ctx context.Context
 }
@@ -213,7 +215,7 @@ func (u *User) act(n int64, due time.Duration) {
 	u.d = done{due: due}
 	u.d.told.Request = r
 	flight := &t.flight[0]
-	if !t.cell.Discipline.Lends().Has(LendsAny) { // who takes any row meets everybody
+	if !t.everybody {
 		flight = &t.flight[r.Key]
 	}
 	u.d.contended = flight.Add(1) > 1

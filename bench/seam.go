@@ -16,6 +16,7 @@ const (
 	LendsRow    Lends = 1 << iota // [Tx.Get] and [Tx.Put] of the row asked for
 	LendsChange                   // [Tx.Apply]: rule and change in one statement
 	LendsAny                      // [Tx.Take] of any free row, and [Tx.Put] to it
+	LendsBatch                    // [Tx.Claim] of the first free rows, and [Tx.Put] to them
 	LendsGroup                    // [Tx.List] of rows that belong together, and [Tx.Put] to one of them
 )
 
@@ -37,6 +38,8 @@ type Tx interface {
 	Peek(t *Table, key int64) (Row, bool, error)
 	// Take reads any free row and keeps others away from it; false if none is to be had.
 	Take(t *Table) (Row, bool, error)
+	// Claim reads the first free rows, n at the most, in the order of their keys, under the strategy's protection.
+	Claim(t *Table, n int64) ([]Row, error)
 	// Think spends the time of --think, where the application would compute, inside the transaction.
 	Think()
 }

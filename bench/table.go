@@ -21,6 +21,7 @@ type Table struct {
 	Group   string   // the column by which [Tx.List] reads; it has an index and is among Columns
 	Claim   *Claim   // how a row can be claimed by an INSERT, where it can
 	Free    *Cond    // what makes a row free for anybody, where "any row" makes sense
+	Batched bool     // free rows are claimed several at a time, with [Tx.Claim]
 }
 
 // Claim describes the table whose unique key makes an INSERT the claim to a row (see strategy unique).

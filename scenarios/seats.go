@@ -71,12 +71,12 @@ func (Seats) Fill(p bench.Params) []bench.Fill {
 // Operation books a seat.
 func (Seats) Operation(l bench.Lends) (bench.Operation, error) {
 	switch {
-	case l.Has(bench.LendsAny):
-		return bench.Single(bookAny), nil
+	case l.Has(bench.LendsRow):
+		return bench.Single(book), nil
 	case l.Has(bench.LendsChange):
 		return bench.ThinkFirst(bookAtOnce), nil
 	}
-	return bench.Single(book), nil
+	return bench.Single(bookAny), nil
 }
 
 // book reads, decides and writes.

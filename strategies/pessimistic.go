@@ -41,7 +41,7 @@ func (Pessimistic) Bind(b bench.Binding) (bench.Discipline, error) {
 	case "nowait":
 		d.lock += " NOWAIT"
 	case "skip":
-		if !force {
+		if !force && !b.Tables[0].Batched {
 			return nil, &bench.NotApplicable{
 				Reason: "SKIP LOCKED makes a busy row look like one that is gone, and a user who wants this row would be told that it does not exist",
 				Remedy: "use wait=nowait to be told at once, or add :force to see the false sold-outs counted",
@@ -60,13 +60,21 @@ func (Pessimistic) Bind(b bench.Binding) (bench.Discipline, error) {
 	}
 	bound, err := bindRows(b, d)
 	if err == nil && b.Options["wait"] == "skip" {
-		return unclaimed{bound}, nil
+		return skipping{bound, b.Tables[0].Batched}, nil
 	}
 	return bound, err
 }
 
-// unclaimed is a discipline whose options give up its strategy's claim.
-type unclaimed struct{ bench.Discipline }
+// skipping is wait=skip: where any free row will do it claims what skip-locked claims, on a certain row nothing.
+type skipping struct {
+	bench.Discipline
+	anyRow bool
+}
 
-// Prevents claims nothing.
-func (unclaimed) Prevents() []bench.Anomaly { return nil }
+// Prevents narrows the strategy's claim.
+func (d skipping) Prevents() []bench.Anomaly {
+	if d.anyRow {
+		return SkipLocked{}.Info().Prevents
+	}
+	return nil
+}

@@ -37,8 +37,8 @@ const (
 
 // tableSQL holds a table's statements.
 type tableSQL struct {
-	before, read, between, write *bench.Stmt
-	written                      []int // the columns that write sets, as places in [bench.Row.Values]
+	before, read, claim, between, write *bench.Stmt
+	written                             []int // the columns that write sets, as places in [bench.Row.Values]
 }
 
 // bindRows writes the SQL.
@@ -57,7 +57,12 @@ func bindRows(b bench.Binding, d rowwise) (bench.Discipline, error) {
 			q.before = d.before(t)
 			d.list = append(d.list, q.before)
 		}
-		d.list = append(d.list, q.read)
+		if t.Free != nil && t.Batched {
+			q.read, q.claim = nil, d.claimStmt(t)
+			d.list = append(d.list, q.claim)
+		} else {
+			d.list = append(d.list, q.read)
+		}
 		if d.between != nil {
 			q.between = d.between(t)
 			d.list = append(d.list, q.between)
@@ -76,6 +81,13 @@ func (d *rowwise) readStmt(t *bench.Table) *bench.Stmt {
 	}
 	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.versioned), "SELECT ") + " WHERE " + t.Group + " = $1 ORDER BY " + t.Key + d.lock
 	return &bench.Stmt{Name: "read", SQL: sql, Columns: width(t, d.versioned) + 1}
+}
+
+// claimStmt reads the first free rows.
+func (d *rowwise) claimStmt(t *bench.Table) *bench.Stmt {
+	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.versioned), "SELECT ") +
+		" WHERE " + condSQL(t.Free) + " ORDER BY " + t.Key + " LIMIT $1" + d.lock
+	return &bench.Stmt{Name: "claim", SQL: sql, Columns: width(t, d.versioned) + 1}
 }
 
 // written are the columns that an operation may change: a row stays in its group.
@@ -139,7 +151,7 @@ func (d *rowwise) updateSQL(t *bench.Table) string {
 	return sql
 }
 
-func (d *rowwise) Lends() bench.Lends        { return bench.LendsRow | bench.LendsGroup }
+func (d *rowwise) Lends() bench.Lends        { return bench.LendsRow | bench.LendsGroup | bench.LendsBatch }
 func (d *rowwise) Statements() []*bench.Stmt { return d.list }
 func (d *rowwise) Isolation() string         { return d.isolation }
 
@@ -203,24 +215,43 @@ func (s *rowSession) Begin(r *bench.Request) error {
 
 func (s *rowSession) Get(t *bench.Table, key int64) (bench.Row, bool, error) {
 	q := s.d.tables[t]
-	if q.before != nil {
-		s.args[0] = key
-		if _, err := s.conn.Exec(q.before, s.args[:1]); err != nil {
-			return bench.Row{}, false, err
-		}
+	if err := s.lockFirst(q, key); err != nil {
+		return bench.Row{}, false, err
 	}
 	return s.one(q.read, t, key)
 }
 
 func (s *rowSession) List(t *bench.Table, group int64) ([]bench.Row, error) {
 	q := s.d.tables[t]
-	s.args[0] = group
-	if q.before != nil {
-		if _, err := s.conn.Exec(q.before, s.args[:1]); err != nil {
-			return nil, err
-		}
+	if err := s.lockFirst(q, group); err != nil {
+		return nil, err
 	}
-	if err := s.conn.Query(q.read, s.args[:1], &s.rows); err != nil {
+	return s.several(q.read, t, group)
+}
+
+// Claim reads the first free rows. What is locked beforehand is the queue as a whole.
+func (s *rowSession) Claim(t *bench.Table, n int64) ([]bench.Row, error) {
+	q := s.d.tables[t]
+	if err := s.lockFirst(q, 0); err != nil {
+		return nil, err
+	}
+	return s.several(q.claim, t, n)
+}
+
+// lockFirst runs the statement that goes before a read, where the strategy has one.
+func (s *rowSession) lockFirst(q *tableSQL, key int64) error {
+	if q.before == nil {
+		return nil
+	}
+	s.args[0] = key
+	_, err := s.conn.Exec(q.before, s.args[:1])
+	return err
+}
+
+// several runs a statement that reads rows with their keys; arg is its one parameter.
+func (s *rowSession) several(q *bench.Stmt, t *bench.Table, arg int64) ([]bench.Row, error) {
+	s.args[0] = arg
+	if err := s.conn.Query(q, s.args[:1], &s.rows); err != nil {
 		return nil, err
 	}
 	s.group = s.group[:0]
@@ -308,6 +339,9 @@ func (refuse) Get(*bench.Table, int64) (bench.Row, bool, error) {
 }
 func (refuse) List(*bench.Table, int64) ([]bench.Row, error) {
 	return nil, notLent{"List"}
+}
+func (refuse) Claim(*bench.Table, int64) ([]bench.Row, error) {
+	return nil, notLent{"Claim"}
 }
 func (refuse) Put(*bench.Table, bench.Row, bench.Row) error { return notLent{"Put"} }
 func (refuse) Apply(*bench.Change, int64, ...int64) (bool, error) {

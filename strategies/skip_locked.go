@@ -34,7 +34,12 @@ func (SkipLocked) Bind(b bench.Binding) (bench.Discipline, error) {
 		return nil, err
 	}
 	row := d.(*rowwise)
-	s := &anyRow{rowwise: row}
+	s := &anyRow{rowwise: row, lends: bench.LendsAny}
+	if t.Batched {
+		row.tables[t].claim.SQL += " FOR UPDATE SKIP LOCKED"
+		s.lends = bench.LendsBatch
+		return s, nil
+	}
 	row.tables[t].read.SQL = "SELECT " + t.Key + ", " + selectSQL(t, false)[len("SELECT "):] +
 		" WHERE " + condSQL(t.Free) + " ORDER BY " + t.Key + " LIMIT 1 FOR UPDATE SKIP LOCKED"
 	row.tables[t].read.Columns = len(t.Columns) + 1
@@ -42,9 +47,12 @@ func (SkipLocked) Bind(b bench.Binding) (bench.Discipline, error) {
 }
 
 // anyRow is the discipline of skip-locked.
-type anyRow struct{ *rowwise }
+type anyRow struct {
+	*rowwise
+	lends bench.Lends
+}
 
-func (*anyRow) Lends() bench.Lends { return bench.LendsAny }
+func (d *anyRow) Lends() bench.Lends { return d.lends }
 
 func (d *anyRow) Open(c bench.Conn, think func()) bench.Session {
 	return &anySession{rowSession{session: session{conn: c, think: think, begin: d.begin}, d: d.rowwise}}

@@ -1,0 +1,194 @@
+package scenarios
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+// Queue is a table of jobs from which workers claim batches.
+type Queue struct{}
+
+// The job's column.
+const worker = 0
+
+var jobsTable = bench.Table{
+	Name: "jobs", Key: "id", Columns: []string{"worker"}, Version: "version",
+	Free: &bench.Cond{Column: "worker", Relation: bench.IsNull}, Batched: true,
+}
+
+// QueueEmpty rejects a worker for whom nothing was left.
+const QueueEmpty bench.Reason = "queue empty"
+
+// batch is the flag for the number of jobs of a claim.
+const batch, defaultBatch = "batch", 5
+
+// Info describes the scenario.
+func (Queue) Info() bench.ScenarioInfo {
+	return bench.ScenarioInfo{
+		Name: "queue", Unit: "jobs",
+		Summary:   "workers claim batches of jobs from a table",
+		Story:     "A worker reads the first --batch jobs that nobody has claimed and writes its name into them. Read without a lock, two workers claim the same jobs; with a lock that waits, every worker stands in line for the first job; SKIP LOCKED hands each the next ones.",
+		Invariant: "a job was given to one worker at the most, and that worker is the one its row names",
+		Anomalies: []bench.Anomaly{bench.Overbooking, bench.LostUpdate, bench.FalseSoldOut},
+		Options:   []bench.OptionDoc{{Name: batch, Values: []string{"N"}, Doc: "jobs of a claim (default 5)"}},
+	}
+}
+
+// Fit sets a thousand jobs.
+func (Queue) Fit(p bench.Params) (bench.Params, error) {
+	if p.Rows == 0 {
+		p.Rows = 1000
+		if p.Endless {
+			p.Rows = 100_000
+		}
+	}
+	if p.Capacity > 1 {
+		return p, bench.Hintf("leave --capacity out", "a job is done once: capacity cannot be %d", p.Capacity)
+	}
+	p.Capacity = 1
+	if _, err := batchSize(p); err != nil {
+		return p, err
+	}
+	return p, nil
+}
+
+func batchSize(p bench.Params) (int64, error) {
+	text, given := p.Options[batch]
+	if !given {
+		return defaultBatch, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > 1000 {
+		return 0, bench.Hintf("give a number from 1 to 1000", "--%s cannot be %q", batch, text)
+	}
+	return n, nil
+}
+
+// Tables returns the jobs.
+func (Queue) Tables() []*bench.Table { return []*bench.Table{&jobsTable} }
+
+// Changes is empty: which jobs are claimed is not known before they are read.
+func (Queue) Changes() []*bench.Change { return nil }
+
+// SingleWrite is false: a batch has several rows.
+func (Queue) SingleWrite() bool { return false }
+
+// Fill lays out jobs that nobody has claimed.
+func (Queue) Fill(p bench.Params) []bench.Fill {
+	return []bench.Fill{{Table: &jobsTable, Rows: p.Rows, Row: func(key int64) bench.Row {
+		return bench.Row{Key: key, Values: [bench.MaxColumns]int64{worker: bench.Null}}
+	}}}
+}
+
+// Draw asks for a batch instead of a row.
+func (Queue) Draw(p bench.Params, _ *rand.Rand, r *bench.Request) {
+	r.Quantity, _ = batchSize(p) // Fit has read it
+	r.Key = 0
+}
+
+// Operation claims a batch.
+func (Queue) Operation(l bench.Lends) (bench.Operation, error) {
+	if !l.Has(bench.LendsBatch) {
+		return nil, &bench.NotApplicable{
+			Reason: "a worker takes whatever is free, and this strategy protects a row that is known beforehand",
+			Remedy: "use skip-locked",
+		}
+	}
+	return bench.Single(claim), nil
+}
+
+// claim reads free jobs and writes the worker's name into them.
+func claim(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
+	jobs, err := tx.Claim(&jobsTable, r.Quantity)
+	if err != nil {
+		return bench.Answer{}, err
+	}
+	if len(jobs) == 0 {
+		return bench.No(QueueEmpty), nil
+	}
+	tx.Think()
+	mine := make([]int64, len(jobs))
+	for i, job := range jobs {
+		claimed := job
+		claimed.Values[worker] = r.User
+		if err := tx.Put(&jobsTable, job, claimed); err != nil {
+			return bench.Answer{}, err
+		}
+		mine[i] = job.Key
+	}
+	return bench.Answer{Outcome: bench.Confirmed, Key: mine[0], Batch: mine}, nil
+}
+
+// Audit holds every job given out against its row. A worker that lost the answer to its COMMIT may hold jobs without knowing.
+func (Queue) Audit(_ bench.Params, told *bench.Ledger, db bench.Snapshot) bench.Audit {
+	twice := bench.Finding{Anomaly: bench.Overbooking}
+	lost := bench.Finding{Anomaly: bench.LostUpdate}
+	given := map[int64]int{}
+	for i := range told.Confirmed {
+		t := &told.Confirmed[i]
+		for _, job := range t.Batch {
+			row, found := db.Find(jobsTable.Name, job)
+			w := t.Witness(fmt.Sprintf("job %d is yours", job), claimedBy(row, found, job))
+			if given[job]++; given[job] > 1 {
+				twice.Count++
+				if twice.First == nil {
+					twice.First = w
+				}
+			}
+			if !found || row.Values[worker] != t.User {
+				lost.Count++
+				if lost.First == nil {
+					lost.First = w
+				}
+			}
+		}
+	}
+	excused := map[int64]bool{}
+	for i := range told.Indeterminate {
+		excused[told.Indeterminate[i].User] = true
+	}
+	unasked := bench.Finding{Anomaly: bench.LostUpdate}
+	left := 0
+	for _, row := range db[jobsTable.Name] {
+		by := row.Values[worker]
+		switch {
+		case by == bench.Null:
+			left++
+		case given[row.Key] == 0 && !excused[by]:
+			unasked.Count++
+			if unasked.First == nil {
+				unasked.First = &bench.Witness{User: by, Row: row.Key, Told: "nothing", Holds: claimedBy(row, true, row.Key)}
+			}
+		}
+	}
+	idle := bench.Finding{Anomaly: bench.FalseSoldOut}
+	for _, r := range told.Refused {
+		if left > 0 {
+			idle.Count += r.Count
+			idle.First = r.First.Witness(refusal(&r.First), fmt.Sprintf("%d jobs are waiting", left))
+		}
+	}
+	twice.Message = fmt.Sprintf("%d job%s given to a second worker", twice.Count, were(twice.Count))
+	lost.Message = fmt.Sprintf("%d job%s in another worker's name than told", lost.Count, are(lost.Count))
+	unasked.Message = fmt.Sprintf("%d job%s claimed for a worker who was never told", unasked.Count, are(unasked.Count))
+	idle.Message = fmt.Sprintf("%d worker%s told that the queue was empty while jobs waited", idle.Count, were(idle.Count))
+	var a bench.Audit
+	a.Check("overbooked", twice)
+	a.Check("lost_updates", lost)
+	a.Check("unexplained", unasked)
+	a.Check("undersold", idle)
+	return a
+}
+
+func claimedBy(row bench.Row, found bool, job int64) string {
+	switch {
+	case !found:
+		return fmt.Sprintf("there is no job %d", job)
+	case row.Values[worker] == bench.Null:
+		return fmt.Sprintf("job %d is unclaimed", job)
+	}
+	return fmt.Sprintf("job %d names worker %d", job, row.Values[worker])
+}
