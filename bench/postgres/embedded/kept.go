@@ -112,11 +112,14 @@ func FindDetached() (Kept, bool, error) {
 	if k.alive() {
 		return k, true, nil
 	}
-	unlock, err := tryLockFile(filepath.Join(dir, noteLock))
+	lock, err := os.OpenFile(filepath.Join(dir, noteLock), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
+		return Kept{}, false, err
+	}
+	defer lock.Close()
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return Kept{}, false, nil // somebody is about to start or to stop one
 	}
-	defer unlock()
 	return find(dir)
 }
 

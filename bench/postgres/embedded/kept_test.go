@@ -99,7 +99,7 @@ func TestKilledKeptServer(t *testing.T) {
 	note := noteOf(t)
 
 	// While somebody else has the lock nothing is cleared away, and nobody waits.
-	unlock, err := tryLockFile(filepath.Join(filepath.Dir(note), noteLock))
+	unlock, err := lockFile(t.Context(), filepath.Join(filepath.Dir(note), noteLock))
 	if err != nil {
 		t.Fatal(err)
 	}
