@@ -37,7 +37,7 @@ func (a *app) outputFiles(paths []string) []outputFile {
 			continue
 		}
 		f := outputFile{path: path, format: format}
-		if target, err := filepath.EvalSymlinks(path); err == nil {
+		if target, err := filepath.EvalSymlinks(path); err == nil && target != filepath.Clean(path) {
 			f.path = target // the link stays, what it points to is replaced
 		}
 		a.problem(f.probe())

@@ -36,6 +36,7 @@ type runFlags struct {
 	strict   bool
 	quiet    bool
 	noColor  bool
+	options  map[string]*string // the scenarios' own flags, by name
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -95,6 +96,17 @@ func (f *runFlags) add(fs flagSet) {
 	whole(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
 	g.text(&s.Skew, "skew", "skew", "uniform", "which rows users want: uniform, zipf:0.99, hot:3")
 
+	g = fs.in("Of one scenario")
+	f.options = map[string]*string{}
+	for _, sc := range allScenarios() {
+		for _, o := range sc.Options {
+			if f.options[o.Name] == nil { // scenarios may share one
+				f.options[o.Name] = new(string)
+				g.text(f.options[o.Name], o.Name, strings.Join(o.Values, "|"), "", sc.Name+": "+o.Doc)
+			}
+		}
+	}
+
 	g = fs.in("Retrying")
 	whole(g, &s.Retries, "retries", 100, "attempts after the first")
 	g.text(&s.Backoff, "backoff", "backoff", "exp=1ms..50ms", "between attempts, with full jitter: none, fixed=10ms, exp=1ms..50ms")
@@ -119,6 +131,13 @@ func (f *runFlags) complete(cmd *cobra.Command) {
 	})
 	completeWords(cmd, "mode", string(bench.Burst), string(bench.Closed), string(bench.Open))
 	completeList(cmd, "format", report.Formats()...)
+	for _, sc := range allScenarios() {
+		for _, o := range sc.Options {
+			if _, done := cmd.GetFlagCompletionFunc(o.Name); !done {
+				completeWords(cmd, o.Name, o.Values...)
+			}
+		}
+	}
 	completeWords(cmd, "skew", "uniform", "zipf:0.99", "hot:3")
 	completeWords(cmd, "backoff", "none", "fixed=10ms", "exp=1ms..50ms")
 	complete(cmd, "fail-on", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -182,6 +201,14 @@ func (a *app) check(given *pflag.FlagSet, f *runFlags) plan {
 	if s.Connections == 0 {
 		s.Connections = min(max(s.Users, 1), mostConnections)
 	}
+	for name, value := range f.options {
+		if given.Changed(name) {
+			if s.Options == nil {
+				s.Options = bench.Options{}
+			}
+			s.Options[name] = *value
+		}
+	}
 	a.checkEnd(&s, given)
 	f.where.check(a, given)
 	var err error
@@ -232,7 +259,7 @@ func concerned(l gate.Limit, cells []*bench.Entrant) error {
 	if l.Strategy == "" || len(labels) == 0 {
 		return nil // there is nothing wrong with the limit itself
 	}
-	return bench.Hintf(didYouMean("", l.Strategy, labels), "--fail-on: strategy %q of threshold %q does not race", l.Strategy, l.Text)
+	return bench.Hintf(strings.Replace(didYouMean("", l.Strategy, labels), "  ", " ", 1), "--fail-on: strategy %q of threshold %q does not race", l.Strategy, l.Text)
 }
 
 func knownFormat(name string) error {

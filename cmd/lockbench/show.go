@@ -236,6 +236,10 @@ func (a *app) printScenario(s shown) {
 	a.section("What happens", i.Story)
 	a.section("The audit checks", i.Invariant)
 	a.section("--rows counts", i.Unit)
+	a.section("Can go wrong", claim(i.Anomalies, ""))
+	for _, o := range i.Options {
+		a.section("--"+o.Name+" "+strings.Join(o.Values, "|"), o.Doc)
+	}
 	for _, b := range s.Bindings {
 		a.printBinding("SQL of "+b.Strategy, b)
 	}
