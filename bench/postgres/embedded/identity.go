@@ -70,7 +70,7 @@ var plainPath = regexp.MustCompile(`^/[\pL\pN_./+@:=~-]*$`)
 
 // bases lists the folders in which the server's directory may be made, best first. Many systems keep /tmp in memory, where a flush
 // costs nothing and a durable server is none; a TMPDIR that was set is somebody's wish.
-func bases(durable bool) []string {
+func bases(durable bool, inMemory func(string) bool) []string {
 	dirs := []string{os.TempDir(), "/tmp", "/var/tmp"}
 	if durable && os.Getenv("TMPDIR") == "" && inMemory(dirs[0]) {
 		dirs = []string{"/var/tmp", "/tmp"}

@@ -135,7 +135,7 @@ func startChild(t *testing.T, o childOrder, cred *syscall.Credential, env ...str
 	}
 	cmd := &exec.Cmd{
 		Path: self, Args: os.Args[:1], Dir: "/",
-		Env:         append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), childVariable + "=" + string(text)}, env...),
+		Env:         append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), childVariable + "=" + string(text)}, env...),
 		SysProcAttr: &syscall.SysProcAttr{Credential: cred, Setpgid: true},
 		Stderr:      os.Stderr,
 	}

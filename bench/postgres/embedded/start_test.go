@@ -270,23 +270,26 @@ func TestTMPDIRThatWillNotDo(t *testing.T) {
 }
 
 func TestDurableAvoidsMemory(t *testing.T) {
-	if runtime.GOOS != "linux" || !inMemory("/dev/shm") {
-		t.Skip("no folder in memory")
+	volatile := func(dir string) bool { return dir == "/tmp" || dir == "/fast" }
+	never := func(string) bool { return false }
+	for _, c := range []struct {
+		tmpdir   string
+		durable  bool
+		inMemory func(string) bool
+		want     string
+	}{
+		{"", true, volatile, "/var/tmp /tmp"},
+		{"", false, volatile, "/tmp /var/tmp"},
+		{"", true, never, "/tmp /var/tmp"},
+		{"/fast", true, volatile, "/fast /tmp /var/tmp"}, // somebody wished it
+	} {
+		t.Setenv("TMPDIR", c.tmpdir)
+		if got := strings.Join(bases(c.durable, c.inMemory), " "); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
 	}
-	t.Setenv("TMPDIR", "/dev/shm")
-	if got := bases(true)[0]; got != "/dev/shm" {
-		t.Errorf("a TMPDIR that was set counts: %s", got)
-	}
-	t.Setenv("TMPDIR", "")
-	want := "/tmp"
-	if inMemory("/tmp") {
-		want = "/var/tmp"
-	}
-	if got := bases(true)[0]; got != want {
-		t.Errorf("durable in %s, want %s", got, want)
-	}
-	if got := bases(false)[0]; got != "/tmp" {
-		t.Errorf("not durable in %s", got)
+	if runtime.GOOS == "linux" && (inMemory("/proc") || inMemory("/no/such/folder")) {
+		t.Error("what is no memory is taken for it")
 	}
 }
 
@@ -346,6 +349,22 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	wantEmpty(t, dir)
 	eventually(t, "no process", func() bool { return len(survivors(dir)) == 0 })
 	wantEmpty(t, cache)
+
+	// initdb's own children go with it.
+	bin := fakeInstallation(t, "postgres (PostgreSQL) 16.4", "", `mkdir -p "$2/base/1"; sleep 1000 & wait`)
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_, err := Start(ctx, Config{BinDir: bin, CacheDir: cache})
+		done <- err
+	}()
+	eventually(t, "initdb at work", func() bool { return initdbAtWork(dir) && strings.Contains(fmt.Sprint(survivors(dir)), "sleep 1000") })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled in initdb: %v", err)
+	}
+	eventually(t, "no process", func() bool { return len(survivors(dir)) == 0 })
+	wantEmpty(t, dir)
 }
 
 // initdbAtWork reports whether initdb has come as far as to fill the first database.

@@ -188,7 +188,7 @@ func (s *supervisor) configFile() string { return filepath.Join(s.dir, "postgres
 
 // makeDir makes the server's directory in a folder that its user can reach and whose path is short enough for a socket.
 func (s *supervisor) makeDir() error {
-	list := bases(s.Durable)
+	list := bases(s.Durable, inMemory)
 	for _, base := range list {
 		sweep(base)
 	}
