@@ -25,6 +25,7 @@ const int8OID = 20
 type conn struct {
 	pg       *pgconn.PgConn
 	fe       *pgproto3.Frontend
+	wire     *wire // nil where there is no socket to hold a request back on
 	pipeline bool
 	pooled   bool   // no statement can stay prepared, no setting can stay set
 	local    string // SET LOCAL commands that a pooled BEGIN carries
@@ -48,12 +49,17 @@ const maxArgs = 2*bench.MaxColumns + 2
 
 var binaryFormat = []int16{1} // for all parameters, or all columns
 
-func newConn(pg *pgconn.PgConn, pipeline, pooled bool) *conn {
+func newConn(pg *pgconn.PgConn, w *wire, pipeline, pooled bool) *conn {
 	return &conn{
-		pg: pg, fe: pg.Frontend(), pipeline: pipeline, pooled: pooled, status: 'I',
+		pg: pg, fe: pg.Frontend(), wire: w, pipeline: pipeline, pooled: pooled, status: 'I',
 		names: map[*bench.Stmt]string{}, prepared: map[string]string{},
 	}
 }
+
+// settle takes the connection over from pgconn, which reads in the background once a write of its own has been slow, and may still be
+// doing so afterwards: that reader would wait for the answer to a request which this side writes only when it reads itself. It must
+// follow everything that pgconn does on the connection.
+func (c *conn) settle(ctx context.Context) error { return c.pg.SyncConn(ctx) }
 
 // prepare makes the statements ready; pooled connections parse at every execution instead.
 func (c *conn) prepare(ctx context.Context, stmts []*bench.Stmt) error {
@@ -211,6 +217,7 @@ var int8s = func() (oids [maxArgs]uint32) {
 func (c *conn) command(sql string, committing bool) error {
 	c.query.String = sql
 	c.fe.SendQuery(&c.query)
+	c.wire.hold()
 	if err := c.fe.Flush(); err != nil {
 		return c.lost(err, committing)
 	}
@@ -221,6 +228,7 @@ func (c *conn) command(sql string, committing bool) error {
 // roundTrip sends what is queued and waits for its end.
 func (c *conn) roundTrip(into *bench.Rows, committing bool) (int64, error) {
 	c.fe.SendSync(&c.sync)
+	c.wire.hold()
 	if err := c.fe.Flush(); err != nil {
 		return 0, c.lost(err, committing)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -51,11 +52,23 @@ func (s *Store) Open(ctx context.Context, cfg bench.PoolConfig) (bench.Pool, err
 func (p *pool) dial(ctx context.Context) (*conn, error) {
 	cfg := p.store.config.Copy()
 	cfg.RuntimeParams["application_name"] = p.store.name
+	var w *wire
+	cfg.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
+		if w = newWire(c); w == nil {
+			return c, nil
+		}
+		return w, nil
+	}
 	pg, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(pg, p.cfg.Pipeline, p.store.pooled), nil
+	c := newConn(pg, w, p.cfg.Pipeline, p.store.pooled)
+	if err := c.settle(ctx); err != nil {
+		_ = pg.Close(ctx)
+		return nil, err
+	}
+	return c, nil
 }
 
 // Prepare makes statements and time limits ready on every connection.
@@ -87,7 +100,10 @@ func (c *conn) setUp(ctx context.Context, cfg bench.SessionConfig) error {
 	if err := c.command(fmt.Sprintf("SET statement_timeout = %d; SET lock_timeout = %d", millis(cfg.Deadline), millis(cfg.LockTimeout)), false); err != nil {
 		return err
 	}
-	return c.prepare(ctx, cfg.Statements)
+	if err := c.prepare(ctx, cfg.Statements); err != nil {
+		return err
+	}
+	return c.settle(ctx)
 }
 
 // millis rounds up: a limit below a millisecond is still a limit, and 0 means none.
