@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,7 +24,12 @@ type fakeScenario struct {
 	hint NotApplicable // why it refuses what a strategy lends, if it does
 }
 
-func (*fakeScenario) Info() ScenarioInfo { return ScenarioInfo{Name: "stock"} }
+func (*fakeScenario) Info() ScenarioInfo {
+	return ScenarioInfo{
+		Name: "stock", Anomalies: []Anomaly{LostUpdate, Overbooking},
+		Options: []OptionDoc{{Name: "order", Values: []string{"random", "sorted"}}},
+	}
+}
 
 func (*fakeScenario) Fit(p Params) (Params, error) {
 	if p.Capacity > 999 {
@@ -88,6 +94,14 @@ func (s *fakeScenario) Audit(p Params, told *Ledger, db Snapshot) Audit {
 	a.Check("overbooked", Finding{Anomaly: Overbooking, Count: over, Message: "more was sold than there was"})
 	return a
 }
+
+// drawing is a scenario whose requests are for two rows.
+type drawing struct {
+	*fakeScenario
+	draw func(*Request)
+}
+
+func (d *drawing) Draw(_ Params, _ *rand.Rand, r *Request) { d.draw(r) }
 
 // step is a moment of an attempt at which a test may interfere.
 type step string
@@ -174,8 +188,9 @@ func (g gated) Enter(ctx context.Context, _ *Request) (func(), error) {
 	}
 }
 
-// fakeSession is one transaction after the other on a connection.
+// fakeSession is one transaction after the other on a connection. What a test does not need is not there.
 type fakeSession struct {
+	Session
 	d     *fakeDiscipline
 	conn  *fakeConn
 	think func()
@@ -192,12 +207,19 @@ func (s *fakeSession) at(where step) error {
 	if s.d.script == nil {
 		return nil
 	}
-	return s.d.script(where, s.r, s.try)
+	err := s.d.script(where, s.r, s.try)
+	if err != nil && faultOf(err).Broken {
+		s.conn.gone = true
+	}
+	return err
 }
 
 func (s *fakeSession) Begin(r *Request) error {
 	if !s.conn.busy.CompareAndSwap(false, true) {
 		panic("two users on one connection")
+	}
+	if s.conn.gone {
+		return errors.New("a broken connection was used again")
 	}
 	s.r, s.undo, s.try = r, nil, s.conn.pool.store.begun(r.Op)
 	return s.at(atBegin)
@@ -220,10 +242,7 @@ func (s *fakeSession) Put(t *Table, old, row Row) error {
 
 func (s *fakeSession) Think() { s.think() }
 
-func (s *fakeSession) Apply(*Change, int64, ...int64) (bool, error) { panic("not lent") }
-func (s *fakeSession) Peek(t *Table, key int64) (Row, bool, error)  { return s.Get(t, key) }
-func (s *fakeSession) Take(t *Table) (Row, bool, error)             { return s.Get(t, 1) }
-func (s *fakeSession) Wrote() bool                                  { return s.undo != nil }
+func (s *fakeSession) Wrote() bool { return s.undo != nil }
 
 func (s *fakeSession) Commit() error {
 	if err := s.at(atCommit); err != nil {
@@ -248,6 +267,7 @@ type fakeConn struct {
 	Conn
 	pool *fakePool
 	busy atomic.Bool
+	gone bool // it broke
 }
 
 type fakePool struct {
@@ -381,6 +401,7 @@ type rig struct {
 	t        *testing.T
 	settings Settings
 	scenario *fakeScenario
+	draw     func(*Request) // if set, completes the requests
 	strategy *fakeStrategy
 	more     []Strategy
 	store    *fakeStore
@@ -403,7 +424,11 @@ func (g *rig) TrialEnds(string, *Trial) {}
 
 func (g *rig) execute() (*Report, error) {
 	g.t.Helper()
-	race, err := Compile(g.settings, append([]Strategy{g.strategy}, g.more...), []Scenario{g.scenario}, Connecting{})
+	var sc Scenario = g.scenario
+	if g.draw != nil {
+		sc = &drawing{g.scenario, g.draw}
+	}
+	race, err := Compile(g.settings, append([]Strategy{g.strategy}, g.more...), []Scenario{sc}, Connecting{})
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -702,6 +702,49 @@ func TestWhoTakesAnyRowMeetsEverybody(t *testing.T) {
 	}
 }
 
+func TestOperationsOnTwoRowsMeetOnEither(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		draw func(*Request)
+		want int64 // of two users, how many met the other
+	}{
+		{"on the first", func(r *Request) { r.Key, r.To = 1, 1+r.User }, 1},
+		{"on the second", func(r *Request) { r.Key, r.To = r.User, 9 }, 1},
+		{"on one's first and the other's second", func(r *Request) { r.Key, r.To = r.User, 3-r.User }, 1},
+		{"nowhere", func(r *Request) { r.Key, r.To = r.User, 4+r.User }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				g.settings.Connections, g.settings.Rows, g.draw = 2, 10, tc.draw
+				c := g.run()
+				if c.Contended != tc.want {
+					t.Errorf("%d operations met another, want %d", c.Contended, tc.want)
+				}
+				for i := range g.scenario.told.Confirmed {
+					got := g.scenario.told.Confirmed[i].Request
+					want := got
+					if tc.draw(&want); got != want {
+						t.Errorf("%+v was asked for, %+v was drawn", got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestContentionEndsWithTheOperation: a user alone meets nobody, however often he comes back.
+func TestContentionEndsWithTheOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.settings.Mode, g.settings.Operations, g.settings.Users, g.settings.Rows = Closed, 5, 1, 2
+		g.draw = func(r *Request) { r.Key, r.To = 1, 2 }
+		if c := g.run(); c.Operations != 5 || c.Contended != 0 {
+			t.Errorf("%d of %d operations met another", c.Contended, c.Operations)
+		}
+	})
+}
+
 // TestManyUsers: a hundred thousand goroutines in line for eight connections, each served once. The race detector allows no more than
 // 8128 goroutines.
 func TestManyUsers(t *testing.T) {

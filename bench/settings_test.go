@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,8 @@ func TestCompileRefuses(t *testing.T) {
 		{"hot beyond the rows", func(s *Settings) { s.Skew, s.Rows = "hot:9", 4 }, `skew "hot:9" needs 9 rows, there are 4`, "--rows"},
 		{"backoff", func(s *Settings) { s.Backoff = "slow" }, `"slow" is not a backoff`, "fixed=10ms"},
 		{"what does not fit", func(s *Settings) { s.Capacity = 1000 }, "capacity cannot be 1000", "at most 999"},
+		{"option of the scenario", func(s *Settings) { s.Options = Options{"batch": "3"} }, `scenario "stock" has no --batch`, "another --scenario"},
+		{"value of the scenario", func(s *Settings) { s.Options = Options{"order": "sort"} }, `option "order" of "stock" cannot be "sort"`, "did you mean order=sorted?"},
 		{"option", func(s *Settings) { s.Strategies = []string{"plain:retires=2"} }, `strategy "plain" has no option "retires"`, "did you mean retries?"},
 		{"value", func(s *Settings) { s.Strategies = []string{"plain:deadline=5"} }, `duration "5" has no unit`, "5ms"},
 		{"retries", func(s *Settings) { s.Strategies = []string{"plain:retries=few"} }, `"few" is not a number of retries`, "retries=3"},
@@ -135,6 +138,22 @@ func TestCompile(t *testing.T) {
 	}
 	if r.Settings.Rows != 1 || r.Params.Rows != 1 || r.Settings.Capacity != 100 {
 		t.Errorf("defaults of the scenario are not in the settings: rows %d, capacity %d", r.Settings.Rows, r.Settings.Capacity)
+	}
+}
+
+// TestClaimsAreThoseAtStake: what a scenario cannot put to the test, its cells neither claim nor break.
+func TestClaimsAreThoseAtStake(t *testing.T) {
+	st := plain()
+	st.info.Prevents = []Anomaly{WriteSkew, LostUpdate}
+	r, err := Compile(valid(), []Strategy{st}, []Scenario{&fakeScenario{}}, Connecting{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Cells[0].Claims; !slices.Equal(got, []Anomaly{LostUpdate}) {
+		t.Errorf("claims %v", got)
+	}
+	if len(st.info.Prevents) != 2 || st.info.Prevents[0] != WriteSkew {
+		t.Errorf("the strategy's own claims were changed: %v", st.info.Prevents)
 	}
 }
 

@@ -303,6 +303,20 @@ func TestBackoffKeepsDoublingLong(t *testing.T) {
 	}
 }
 
+// TestBackoffStopsDoublingAtTheMaximum: one more doubling would pass it, and nothing between is skipped.
+func TestBackoffStopsDoublingAtTheMaximum(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n, ceiling := range map[int]time.Duration{1: 1, 2: 2, 3: 3} {
+		var most time.Duration
+		for range 200 {
+			most = max(most, Backoff{Base: 1, Max: 3}.Wait(n, rng))
+		}
+		if most != ceiling {
+			t.Errorf("after attempt %d: up to %v, want %v", n, most, ceiling)
+		}
+	}
+}
+
 func TestBackoffFixedAndNone(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 100} {
