@@ -405,8 +405,15 @@ func (t *trial) open(c Conn) Session { return t.cell.Discipline.Open(c, t.think)
 
 // think spends the time of --think.
 func (t *trial) think() {
-	if d := time.Duration(t.race.Settings.Think); d > 0 {
-		time.Sleep(d)
+	d := time.Duration(t.race.Settings.Think)
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	select {
+	case <-timer.C:
+	case <-t.stop.hard:
+		timer.Stop()
 	}
 }
 
