@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,6 +52,7 @@ func TestWarnings(t *testing.T) {
 			c.Verdict, c.Reasons = Undetermined, nil
 			c.Outcomes["confirmed"] = 0
 		}, "plain confirmed nobody"},
+		{"not-audited", func(_ *Race, _ *Report, c *Cell) { c.Verdict = Undetermined }, "the final state of plain could not be read"},
 		{"failed", func(_ *Race, _ *Report, c *Cell) {
 			c.Outcomes["failed"], c.Errors = 7, map[string]int64{"disk full": 4, "a reset": 1, "b reset": 2}
 		}, "7 operations of plain failed (4 × disk full)"},
@@ -76,7 +78,7 @@ func TestWarnings(t *testing.T) {
 				if !strings.Contains(ws[0].Message, tc.message) {
 					t.Fatalf("%q does not contain %q", ws[0].Message, tc.message)
 				}
-				if ws[0].Fix == "" && tc.code != "indeterminate" && tc.code != "beyond-hour" {
+				if ws[0].Fix == "" && !slices.Contains([]string{"indeterminate", "beyond-hour", "not-audited"}, tc.code) {
 					t.Fatalf("%s names no fix", tc.code)
 				}
 			}
