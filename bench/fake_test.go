@@ -19,9 +19,9 @@ var stock = Table{Name: "stock", Key: "id", Columns: []string{"left"}, Version: 
 
 // fakeScenario sells one unit to each user.
 type fakeScenario struct {
-	body Body          // instead of sell
-	told *Ledger       // of the last trial audited
-	hint NotApplicable // why it refuses what a strategy lends, if it does
+	body      Body      // instead of sell
+	operation Operation // instead of a single transaction of body
+	told      *Ledger   // of the last trial audited
 }
 
 func (*fakeScenario) Info() ScenarioInfo {
@@ -53,8 +53,8 @@ func (*fakeScenario) Fill(p Params) []Fill {
 }
 
 func (s *fakeScenario) Operation(Lends) (Operation, error) {
-	if s.hint.Reason != "" {
-		return nil, &s.hint
+	if s.operation != nil {
+		return s.operation, nil
 	}
 	if s.body != nil {
 		return Single(s.body), nil

@@ -344,6 +344,32 @@ func TestThinkIsSpentBetweenReadAndWrite(t *testing.T) {
 	})
 }
 
+// TestThinkFirstHoldsNoConnection: where read and write are one statement, two users on one connection think at the same time.
+func TestThinkFirstHoldsNoConnection(t *testing.T) {
+	for name, tc := range map[string]struct {
+		form func(Body) Operation
+		took float64
+	}{"inside": {Single, 2.002}, "before": {ThinkFirst, 1.002}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				g.settings.Think = Duration(time.Second)
+				g.scenario.operation = tc.form(func(tx Tx, _ *Request) (Answer, error) {
+					if name == "inside" {
+						tx.Think()
+					}
+					time.Sleep(time.Millisecond)
+					return Yes(), nil
+				})
+				c := g.run()
+				if c.DurationS != tc.took {
+					t.Errorf("two users took %g s, want %g s", c.DurationS, tc.took)
+				}
+			})
+		})
+	}
+}
+
 // TestOpenStartsWhenDue: with users to spare nobody is late, and what ran is what the schedule says.
 func TestOpenStartsWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -513,12 +539,13 @@ func TestHardStop(t *testing.T) {
 	}
 }
 
-func TestHardStopWakesBackoffAndGate(t *testing.T) {
+func TestHardStopWakesWhoeverWaits(t *testing.T) {
 	for name, bend := range map[string]func(*rig){
 		"backoff": func(g *rig) {
 			g.settings.Retries, g.settings.Backoff = 1, "fixed=1h"
 			g.strategy.script = firstTries(1, Lost(Version))
 		},
+		"thinking": func(g *rig) { g.settings.Think = Duration(time.Hour) },
 		"gate": func(g *rig) {
 			g.strategy.dress = func(d *fakeDiscipline) Discipline { return newGate(d) }
 			g.strategy.takes = time.Hour
