@@ -367,6 +367,30 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
+// TestCancelledBoot breaks off a start whose server never becomes ready.
+func TestCancelledBoot(t *testing.T) {
+	needLinux(t)
+	dir := home(t)
+	bin := fakeInstallation(t, "postgres (PostgreSQL) 16.4", `: >"$2/up"; exec sleep 1000`, `: >"$2/postgresql.conf"`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Start(ctx, Config{BinDir: bin, CacheDir: publicDir(t, os.Geteuid())})
+		done <- err
+	}()
+	eventually(t, "the server at work", func() bool {
+		up, _ := filepath.Glob(filepath.Join(dir, dirPrefix+"*/data/up"))
+		return len(up) > 0
+	})
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	wantEmpty(t, dir)
+	eventually(t, "no process", func() bool { return len(survivors(dir)) == 0 })
+}
+
 // initdbAtWork reports whether initdb has come as far as to fill the first database.
 func initdbAtWork(dir string) bool {
 	m, _ := filepath.Glob(filepath.Join(dir, dirPrefix+"*/data/base/1"))
