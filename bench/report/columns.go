@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/lockbench/lockbench/bench"
 )
@@ -40,6 +41,10 @@ func columns() []column {
 		{head: "undersold", rank: 6, text: audit("undersold"), when: found("undersold")},
 		{head: "negative", rank: 6, text: audit("negative"), when: found("negative")},
 		{head: "unexplained", rank: 6, text: audit("unexplained"), when: found("unexplained")},
+		{head: "write skew", rank: 2, text: audit("write_skew"), when: audited("write_skew")},
+		{head: "sum drift", rank: 3, text: audit("sum_drift"), when: audited("sum_drift")},
+		{head: "double charged", rank: 2, text: audit("double_charged"), when: audited("double_charged")},
+		{head: "stuck", rank: 5, text: audit("stuck_reservations"), when: audited("stuck_reservations")},
 		{head: "leaked", rank: 6, text: audit("leaked_locks"), when: found("leaked_locks")},
 		{head: "conflicts", rank: 12, text: func(l *line) string { return scaled(l.cell.ConflictRate, 100, " %") }},
 		{head: "attempts/conf", rank: 13, text: func(l *line) string { return scaled(l.cell.Amplification, 1, "") }},
@@ -74,7 +79,7 @@ func outcome(o bench.Outcome) func(*line) string {
 		if !ran(l) {
 			return dash
 		}
-		return fmt.Sprint(l.cell.Outcomes[o.String()])
+		return count(l.cell.Outcomes[o.String()])
 	}
 }
 
@@ -90,9 +95,12 @@ func audit(name string) func(*line) string {
 		if !checked {
 			return dash
 		}
-		return fmt.Sprint(n)
+		return count(n)
 	}
 }
+
+// count writes a whole number.
+func count(n int64) string { return grouped(strconv.FormatInt(n, 10)) }
 
 func audited(name string) func([]bench.Cell) bool {
 	return func(cells []bench.Cell) bool {
@@ -140,7 +148,7 @@ func percentile(q float64, of func(*bench.Percentiles) *float64) func(*line) str
 func ranked(r *bench.Report) (sound, others []line) {
 	for i := range r.Cells {
 		c := &r.Cells[i]
-		if c.Verdict == bench.Sound {
+		if c.Verdict == bench.Sound && c.NA == "" && len(c.Trials) > 0 {
 			sound = append(sound, line{cell: c})
 		} else {
 			others = append(others, line{cell: c})

@@ -3,6 +3,8 @@ package report
 import (
 	"encoding/csv"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/lockbench/lockbench/bench"
@@ -16,7 +18,7 @@ type field struct {
 
 // writeCSV writes one row a cell and trial. What was not measured is an empty field.
 func writeCSV(w io.Writer, r *bench.Report, _ Options) error {
-	fields := csvFields()
+	fields := csvFields(auditCounts(r))
 	out := csv.NewWriter(w)
 	row := make([]string, len(fields))
 	for i, f := range fields {
@@ -40,12 +42,23 @@ func writeCSV(w io.Writer, r *bench.Report, _ Options) error {
 	return out.Error()
 }
 
-// auditCounts are the names an audit may count under, in the order of the columns.
-func auditCounts() []string {
-	return []string{"overbooked", "lost_updates", "undersold", "negative", "unexplained", "double_charged", "stuck_reservations", "leaked_locks"}
+// auditCounts are the names that audits count under: those that every file has, so that files can be joined, then the report's others.
+func auditCounts(r *bench.Report) []string {
+	names := []string{"overbooked", "lost_updates", "undersold", "negative", "unexplained", "double_charged", "stuck_reservations", "leaked_locks"}
+	others := map[string]bool{}
+	for i := range r.Cells {
+		for j := range r.Cells[i].Trials {
+			for name := range r.Cells[i].Trials[j].Audit {
+				if !slices.Contains(names, name) {
+					others[name] = true
+				}
+			}
+		}
+	}
+	return append(names, slices.Sorted(maps.Keys(others))...)
 }
 
-func csvFields() []field {
+func csvFields(audits []string) []field {
 	fs := []field{
 		{"scenario", func(c *bench.Cell, _ *bench.Trial) string { return c.Scenario }},
 		{"strategy", func(c *bench.Cell, _ *bench.Trial) string { return c.Strategy }},
@@ -70,7 +83,7 @@ func csvFields() []field {
 		decimal("goodput", func(t *bench.Trial) *float64 { return t.Goodput }),
 		decimal("duration_s", func(t *bench.Trial) *float64 { return &t.DurationS }),
 	)
-	for _, a := range auditCounts() {
+	for _, a := range audits {
 		fs = append(fs, field{"audit_" + a, func(_ *bench.Cell, t *bench.Trial) string {
 			if n, checked := t.Audit[a]; checked {
 				return strconv.FormatInt(n, 10)

@@ -3,6 +3,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -80,19 +81,30 @@ func writeJSON(w io.Writer, r *bench.Report, _ Options) error {
 	return enc.Encode(r)
 }
 
+// saveOne is the hint for what is no report.
+const saveOne = "save one with --output FILE.json"
+
 // Read reads a report in its JSON form.
 func Read(rd io.Reader) (*bench.Report, error) {
 	var r bench.Report
-	if err := json.NewDecoder(rd).Decode(&r); err != nil {
-		return nil, bench.Hintf("save one with --output FILE.json", "this is no report: %v", err)
+	dec := json.NewDecoder(rd)
+	err := dec.Decode(&r)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, bench.Hintf(saveOne, "this is no report: it is empty")
+	case err != nil:
+		return nil, bench.Hintf(saveOne, "this is no report: %v", err)
 	}
 	if r.Schema != bench.Schema {
 		return nil, bench.Hintf("use the lockbench that wrote it", "this report is of schema %q, not %q", r.Schema, bench.Schema)
 	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, bench.Hintf("keep one report a file", "something follows the report")
+	}
 	return &r, nil
 }
 
-// number writes a figure with three significant digits, and without exponents.
+// number writes a figure with three significant digits, without exponents, and with its thousands set apart.
 func number(v float64) string {
 	switch {
 	case v == 0:
@@ -100,13 +112,26 @@ func number(v float64) string {
 	case v < 0:
 		return "-" + number(-v)
 	case v >= 99.95:
-		return fmt.Sprintf("%.0f", v)
+		return grouped(fmt.Sprintf("%.0f", v))
 	case v >= 9.995:
 		return fmt.Sprintf("%.1f", v)
 	case v >= 0.9995:
 		return fmt.Sprintf("%.2f", v)
 	}
 	return fmt.Sprintf("%.3f", v)
+}
+
+// grouped sets the thousands of a whole number apart, where there are so many digits that they would have to be counted.
+func grouped(digits string) string {
+	if len(digits) < 5 {
+		return digits
+	}
+	head := (len(digits)-1)%3 + 1
+	s := digits[:head]
+	for i := head; i < len(digits); i += 3 {
+		s += "," + digits[i:i+3]
+	}
+	return s
 }
 
 // dash stands for what was not measured.

@@ -29,14 +29,14 @@ func writeMarkdown(w io.Writer, r *bench.Report, _ Options) error {
 		fmt.Fprintf(&b, "\n*%s*\n", c)
 	}
 	for _, s := range sentences(r) {
-		fmt.Fprintf(&b, "\n%s\n", s)
+		fmt.Fprintf(&b, "\n%s\n", literal(s))
 	}
 	if ws := warnings(r); len(ws) > 0 {
 		b.WriteString("\n")
 		for _, wg := range ws {
-			fmt.Fprintf(&b, "- **warning:** %s", wg.message)
+			fmt.Fprintf(&b, "- **warning:** %s", literal(wg.message))
 			if wg.fix != "" {
-				fmt.Fprintf(&b, " — fix: %s", wg.fix)
+				fmt.Fprintf(&b, " — fix: %s", literal(wg.fix))
 			}
 			b.WriteString("\n")
 		}
@@ -44,7 +44,9 @@ func writeMarkdown(w io.Writer, r *bench.Report, _ Options) error {
 	b.WriteString("\n")
 	for _, f := range footer(r) {
 		if command, ok := strings.CutPrefix(f, "again: "); ok {
-			f = "again: `" + command + "`"
+			f = "again: " + code(command)
+		} else {
+			f = literal(f)
 		}
 		fmt.Fprintf(&b, "<sub>%s</sub><br>\n", f)
 	}
@@ -68,7 +70,7 @@ func (g *grid) markdown(w io.Writer) error {
 	for _, row := range g.rows {
 		safe := make([]string, len(row))
 		for j, text := range row {
-			safe[j] = escape(text)
+			safe[j] = strings.ReplaceAll(literal(text), "|", `\|`) // the table library does not
 		}
 		if err := t.Append(safe); err != nil {
 			return err
@@ -77,7 +79,20 @@ func (g *grid) markdown(w io.Writer) error {
 	return t.Render()
 }
 
-// escape keeps a cell one cell: the table library does not.
-func escape(text string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", "").Replace(text)
+// literal keeps text from being read as markup, and on one line.
+func literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "[", `\[`, "<", "&lt;", "&", "&amp;").Replace(printable(text))
+}
+
+// code sets text as code; more backticks around it than in it keep it whole.
+func code(text string) string {
+	text = printable(text)
+	fence := "`"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	if len(fence) > 1 {
+		text = " " + text + " "
+	}
+	return fence + text + fence
 }

@@ -2,9 +2,10 @@ package report
 
 import (
 	"fmt"
-	"runtime"
+	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/lockbench/lockbench/bench"
 )
@@ -26,7 +27,7 @@ func sentences(r *bench.Report) []string {
 		}
 	}
 	if told > maxViolations {
-		all = append(all, fmt.Sprintf("%d more strategies let an anomaly through.", told-maxViolations))
+		all = append(all, plural(told-maxViolations, "more strategy", "more strategies")+" let an anomaly through.")
 	}
 	if s := comparison(r, sound); s != "" {
 		all = append(all, s)
@@ -105,32 +106,65 @@ func costliest(sound []line) string {
 	if worst == nil || retries(worst) < 1.5 {
 		return ""
 	}
-	return fmt.Sprintf("%s needed %s attempts an operation; %s %% of its attempts lost a race.", worst.Strategy, number(retries(worst)), scaled(worst.ConflictRate, 100, ""))
+	s := fmt.Sprintf("%s needed %s attempts an operation", worst.Strategy, number(retries(worst)))
+	if worst.ConflictRate != nil {
+		s += fmt.Sprintf("; %s of its attempts lost a race", scaled(worst.ConflictRate, 100, " %"))
+	}
+	return s + "."
+}
+
+// plural writes a count with its noun.
+func plural[T int | int64](n T, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(fmt.Sprint(n)) + " " + many
 }
 
 // warningGroup is one warning about one or several strategies.
-type warningGroup struct{ message, fix string }
+type warningGroup struct {
+	message, fix string
+	gist         string // the message without its strategy and figures
+	first        string // the strategy that the message names
+	likewise     []string
+}
 
-// warnings groups warnings that say the same of several strategies.
+// warnings groups warnings that differ in the strategy and in figures only: a dozen strategies would bury the rest. One that says
+// something of its own, as the text of an error, stands alone.
 func warnings(r *bench.Report) []warningGroup {
 	var groups []warningGroup
-	var names [][]string
-	var codes []string
 	for _, w := range r.Warnings {
-		if i := slices.Index(codes, w.Code); i >= 0 {
-			names[i] = append(names[i], w.Strategy)
+		key := gist(w)
+		i := slices.IndexFunc(groups, func(g warningGroup) bool { return g.gist == key })
+		if i < 0 {
+			groups = append(groups, warningGroup{message: w.Message, fix: w.Fix, gist: key, first: w.Strategy})
 			continue
 		}
-		groups = append(groups, warningGroup{w.Message, w.Fix})
-		names = append(names, nil)
-		codes = append(codes, w.Code)
+		if g := &groups[i]; w.Strategy != g.first && !slices.Contains(g.likewise, w.Strategy) {
+			g.likewise = append(g.likewise, w.Strategy)
+		}
 	}
 	for i := range groups {
-		if len(names[i]) > 0 {
-			groups[i].message += fmt.Sprintf(" (the same goes for %s)", strings.Join(names[i], ", "))
+		if g := &groups[i]; len(g.likewise) > 0 {
+			g.message += fmt.Sprintf(" (likewise %s)", strings.Join(g.likewise, ", "))
 		}
 	}
 	return groups
+}
+
+// gist is what two warnings about different strategies have in common when they say the same.
+func gist(w bench.Warning) string {
+	text := w.Message
+	if w.Strategy != "" {
+		text = strings.ReplaceAll(text, w.Strategy, "\x00")
+	}
+	digits := func(r rune) rune {
+		if unicode.IsDigit(r) || r == '.' {
+			return -1
+		}
+		return r
+	}
+	return w.Code + "\x00" + strings.Map(digits, text)
 }
 
 // footer is what makes the figures reproducible.
@@ -153,10 +187,12 @@ func footer(r *bench.Report) []string {
 			server += ", through a pooler"
 		}
 		server += ", " + srv.ExecMode + " statements"
-		server += fmt.Sprintf(" · %s/%s, %d CPUs", r.Environment.Host.OS, r.Environment.Host.Arch, r.Environment.Host.CPUs)
+		host := &r.Environment.Host
+		server += fmt.Sprintf(" · %s/%s, %s", host.OS, host.Arch, plural(host.CPUs, "CPU", "CPUs"))
 	}
-	load := fmt.Sprintf("%s, %s: %d users on %d connections, think %s, %d rows, capacity %d, skew %s, retries %d, backoff %s, seed %d, trials %d",
-		p.Scenario, p.Mode, p.Users, p.Connections, p.Think, p.Rows, p.Capacity, p.Skew, p.Retries, p.Backoff, p.Seed, p.Trials)
+	load := fmt.Sprintf("%s, %s: %s on %s, think %s, %s, capacity %d, skew %s, retries %d, backoff %s, seed %d, trials %d",
+		p.Scenario, p.Mode, plural(p.Users, "user", "users"), plural(p.Connections, "connection", "connections"), p.Think,
+		plural(p.Rows, "row", "rows"), p.Capacity, p.Skew, p.Retries, p.Backoff, p.Seed, p.Trials)
 	switch p.Mode {
 	case bench.Closed:
 		load += ", " + p.Duration.String()
@@ -167,14 +203,18 @@ func footer(r *bench.Report) []string {
 	if p.Pipeline {
 		load += ", BEGIN and COMMIT pipelined"
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.Options)) {
+		load += fmt.Sprintf(", %s %s", name, p.Options[name])
+	}
 	build := "lockbench " + r.Lockbench.Version
 	if r.Lockbench.Commit != "" {
 		build += " (" + r.Lockbench.Commit + ")"
 	}
-	if r.Lockbench.Go == "" {
-		build += ", " + runtime.Version()
-	} else {
+	if r.Lockbench.Go != "" {
 		build += ", " + r.Lockbench.Go
+	}
+	if !r.Started.IsZero() {
+		build += ", " + r.Started.UTC().Format("2006-01-02 15:04 MST")
 	}
 	lines := []string{load, build}
 	if server != "" {

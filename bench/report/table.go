@@ -1,11 +1,13 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/mattn/go-runewidth"
 	"github.com/olekukonko/tablewriter"
@@ -27,17 +29,22 @@ func writeTable(w io.Writer, r *bench.Report, o Options) error {
 	cols := worthwhile(r.Cells)
 	grid := newGrid(cols, sound, others)
 	dropped := grid.fit(o.Width)
+	width := textWidth
+	if o.Width > 0 {
+		width = min(width, o.Width)
+	}
 	if r.Partial {
-		if _, err := fmt.Fprintf(w, "%s\n\n", paint(o, yellow, "PARTIAL: the run was stopped; this is what was measured until then")); err != nil {
+		for _, l := range wrap("PARTIAL: the run was stopped; this is what was measured until then", width) {
+			if _, err := fmt.Fprintln(w, paint(o, yellow, l)); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
 			return err
 		}
 	}
 	if err := grid.draw(w, o); err != nil {
 		return err
-	}
-	width := textWidth
-	if o.Width > 0 {
-		width = min(width, o.Width)
 	}
 	p := &prose{w: w, width: width}
 	if len(dropped) > 0 {
@@ -64,10 +71,14 @@ func writeTable(w io.Writer, r *bench.Report, o Options) error {
 
 // counting says whose counts the table shows, where that is not plain.
 func counting(r *bench.Report) string {
-	if r.Plan.Trials < 2 {
+	most := 0
+	for i := range r.Cells {
+		most = max(most, len(r.Cells[i].Trials))
+	}
+	if most < 2 {
 		return ""
 	}
-	return fmt.Sprintf("counts: the median of %d trials by goodput; overbooked, lost and the like: the worst of them; latencies: confirmed operations of all", r.Plan.Trials)
+	return fmt.Sprintf("counts: the median of %d trials by goodput; overbooked, lost and the like: the worst of them; latencies: confirmed operations of all", most)
 }
 
 // grid is the table as text, before it is drawn.
@@ -87,7 +98,7 @@ func newGrid(cols []column, sound, others []line) *grid {
 		for i := range lines {
 			row := make([]string, len(cols))
 			for j := range cols {
-				row[j] = cols[j].text(&lines[i])
+				row[j] = printable(cols[j].text(&lines[i]))
 			}
 			g.rows = append(g.rows, row)
 			g.cells = append(g.cells, lines[i].cell)
@@ -99,9 +110,9 @@ func newGrid(cols []column, sound, others []line) *grid {
 func (g *grid) widths() []int {
 	ws := make([]int, len(g.cols))
 	for j, c := range g.cols {
-		ws[j] = runewidth.StringWidth(c.head)
+		ws[j] = columnsOf(c.head)
 		for _, row := range g.rows {
-			ws[j] = max(ws[j], runewidth.StringWidth(row[j]))
+			ws[j] = max(ws[j], columnsOf(row[j]))
 		}
 	}
 	return ws
@@ -118,11 +129,16 @@ func (g *grid) width() int {
 // keepAtLeast is how many of the most important columns stay however narrow the terminal is.
 const keepAtLeast = 2
 
-// fit leaves out the least important columns until the table fits, and then shortens labels. It returns the heads left out.
+// shortLabel is what labels are shortened to before a figure has to go.
+const shortLabel = 24
+
+// fit shortens long labels, leaves out the least important columns until the table fits, and then shortens labels further. It returns
+// the heads left out.
 func (g *grid) fit(width int) (dropped []string) {
 	if width <= 0 {
 		return nil
 	}
+	g.shorten(max(shortLabel, g.widths()[0]-max(0, g.width()-width)))
 	for g.width() > width && len(g.cols) > keepAtLeast {
 		worst := 0
 		for j := range g.cols {
@@ -137,14 +153,45 @@ func (g *grid) fit(width int) (dropped []string) {
 		}
 	}
 	if over := g.width() - width; over > 0 {
-		limit := max(4, g.widths()[0]-over)
-		for i := range g.rows {
-			g.rows[i][0] = runewidth.Truncate(g.rows[i][0], limit, "…")
-		}
-		g.cols[0].head = runewidth.Truncate(g.cols[0].head, limit, "…")
+		g.shorten(max(4, g.widths()[0]-over))
 	}
 	slices.SortStableFunc(dropped, func(a, b string) int { return cmp.Compare(order(a), order(b)) })
 	return dropped
+}
+
+// shorten cuts labels to a width.
+func (g *grid) shorten(width int) {
+	for i := range g.rows {
+		g.rows[i][0] = elide(g.rows[i][0], width)
+	}
+	g.cols[0].head = elide(g.cols[0].head, width)
+}
+
+// elide leaves out the middle of a text: variants of a strategy often differ in their last option only.
+func elide(text string, width int) string {
+	over := columnsOf(text) - width
+	if over <= 0 {
+		return text
+	}
+	tail := (width - 1) / 3
+	var c runewidth.Condition
+	return c.Truncate(text, width-1-tail, "") + "…" + c.TruncateLeft(text, columnsOf(text)-tail, "")
+}
+
+// columnsOf is how many columns of a terminal a text takes, whatever the locale of the machine that renders it.
+func columnsOf(text string) int {
+	var c runewidth.Condition
+	return c.StringWidth(text)
+}
+
+// printable replaces what would steer the terminal rather than be read: a report may come from anywhere.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // order is a column's place in reading order.
@@ -162,7 +209,8 @@ func (g *grid) draw(w io.Writer, o Options) error {
 			aligns[j] = tw.AlignLeft
 		}
 	}
-	t := tablewriter.NewTable(w,
+	var buf bytes.Buffer
+	t := tablewriter.NewTable(&buf,
 		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
 			Borders: tw.BorderNone, Symbols: tw.NewSymbols(tw.StyleLight),
 			Settings: tw.Settings{
@@ -188,7 +236,15 @@ func (g *grid) draw(w io.Writer, o Options) error {
 			return err
 		}
 	}
-	return t.Render()
+	if err := t.Render(); err != nil {
+		return err
+	}
+	for l := range strings.Lines(buf.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(l, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // colored paints what a reader looks for: the verdict, and the strategy that won.
@@ -260,7 +316,7 @@ func (p *prose) note(label, text string) {
 	if label != "" {
 		indent = "         "
 	}
-	for i, l := range wrap(text, p.width-len(indent)) {
+	for i, l := range wrap(printable(text), p.width-len(indent)) {
 		lead := indent
 		if i == 0 {
 			lead = label
@@ -280,17 +336,18 @@ func wrap(text string, width int) []string {
 	var lines []string
 	current := ""
 	for _, word := range strings.Fields(text) {
-		for runewidth.StringWidth(word) > width {
+		for columnsOf(word) > width {
 			if current != "" {
 				lines, current = append(lines, current), ""
 			}
-			head := runewidth.Truncate(word, width, "")
+			var c runewidth.Condition
+			head := c.Truncate(word, width, "")
 			lines, word = append(lines, head), word[len(head):]
 		}
 		switch {
 		case current == "":
 			current = word
-		case runewidth.StringWidth(current)+1+runewidth.StringWidth(word) <= width:
+		case columnsOf(current)+1+columnsOf(word) <= width:
 			current += " " + word
 		default:
 			lines, current = append(lines, current), word
