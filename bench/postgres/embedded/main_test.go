@@ -134,7 +134,7 @@ func startChild(t *testing.T, o childOrder, cred *syscall.Credential, env ...str
 		t.Fatal(err)
 	}
 	cmd := &exec.Cmd{
-		Path: self, Args: os.Args[:1], Dir: "/",
+		Path: self, Args: os.Args[:1], Dir: "/tmp",
 		Env:         append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), childVariable + "=" + string(text)}, env...),
 		SysProcAttr: &syscall.SysProcAttr{Credential: cred, Setpgid: true},
 		Stderr:      os.Stderr,
