@@ -362,6 +362,9 @@ func (u *User) enter(r *Request) (leave func(), err error) {
 // acquire takes a free connection, waiting in line for one; nil when the run is stopped hard, or the deadline passes, first.
 func (u *User) acquire() *seat {
 	u.d.waited[waitPool] = true
+	if u.t.hardStopped() {
+		return nil
+	}
 	select {
 	case c := <-u.t.idle:
 		return c

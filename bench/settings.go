@@ -300,7 +300,9 @@ func checkScenarioOptions(given Options, sc ScenarioInfo) (errs []error) {
 			errs = append(errs, Hintf("leave it out, or name another --scenario", "scenario %q has no --%s", sc.Name, name))
 			continue
 		}
-		if err := checkValue(Spec{Name: sc.Name}, sc.Options[i], given[name]); err != nil {
+		if given[name] == "" {
+			errs = append(errs, Hintf(fmt.Sprintf("write --%s %s", name, strings.Join(sc.Options[i].Values, "|")), "--%s needs a value", name))
+		} else if err := checkValue(Spec{Name: sc.Name}, sc.Options[i], given[name]); err != nil {
 			errs = append(errs, err)
 		}
 	}
