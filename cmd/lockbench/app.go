@@ -77,24 +77,18 @@ func (a *app) exit(err error) int {
 	return exitTrouble
 }
 
-// complain prints every error that err stands for, then what was probably meant, once each.
+// complain prints every error that err stands for, each with what was probably meant.
 func (a *app) complain(err error) {
-	var hints []string
 	seen := map[string]bool{}
-	for _, e := range flatten(err) {
-		text := fmt.Sprintf("lockbench: error: %s", e.Error())
-		if seen[text] {
-			continue
-		}
-		seen[text] = true
-		fmt.Fprintln(a.stderr, text)
-		if h := hintOf(e); h != "" && !seen[h] {
-			seen[h] = true
-			hints = append(hints, h)
+	say := func(format, text string) {
+		if text != "" && !seen[text] {
+			seen[text] = true
+			fmt.Fprintf(a.stderr, format, text)
 		}
 	}
-	for _, h := range hints {
-		fmt.Fprintf(a.stderr, "hint: %s\n", h)
+	for _, e := range flatten(err) {
+		say("lockbench: error: %s\n", e.Error())
+		say("hint: %s\n", hintOf(e))
 	}
 }
 
