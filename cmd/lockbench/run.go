@@ -20,6 +20,8 @@ import (
 
 // Defaults that flags name only in words.
 const (
+	burstTrials     = 6                // the least that gives a 95 % interval
+	loopTrials      = 3                // of closed and open mode, where each trial lasts for --duration
 	mostConnections = 32               // on a hot row more connections are slower
 	window          = 10 * time.Second // of closed and open mode without an end of their own
 	drain           = 10 * time.Second // for operations under way when a run is stopped
@@ -84,7 +86,7 @@ func (f *runFlags) add(fs flagSet) {
 	g.duration(&s.Duration, "duration", 0, "measured window of closed and open mode (default 10s)")
 	whole(g, &s.Operations, "operations", 0, "end closed or open mode after so many operations")
 	g.real(&s.Rate, "rate", "arrivals a second in open mode")
-	whole(g, &s.Trials, "trials", 3, "repetitions of every cell, interleaved")
+	whole(g, &s.Trials, "trials", burstTrials, "repetitions of every cell, interleaved (closed and open: 3)")
 	g.duration(&s.Warmup, "warmup", time.Second, "not measured: a discarded burst, or the first part of closed and open mode; 0s for none")
 	whole(g, &s.Seed, "seed", 1, "of everything random")
 	g.duration(&s.Think, "think", 2*time.Millisecond, "between read and write, inside the transaction")
@@ -92,7 +94,7 @@ func (f *runFlags) add(fs flagSet) {
 	g.onOff(&s.Pipeline, "pipeline-begin", true, "send BEGIN with the first statement and COMMIT with the last")
 
 	g = fs.in("Data")
-	whole(g, &s.Rows, "rows", 0, "seats or stock items (default the scenario's)")
+	whole(g, &s.Rows, "rows", 0, "seats, stock items, accounts, shifts or jobs (default the scenario's)")
 	whole(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
 	g.text(&s.Skew, "skew", "skew", "uniform", "which rows users want: uniform, zipf:0.99, hot:3")
 
@@ -200,6 +202,9 @@ func (a *app) check(given *pflag.FlagSet, f *runFlags) plan {
 	s.Mode = bench.Mode(f.mode)
 	if s.Connections == 0 {
 		s.Connections = min(max(s.Users, 1), mostConnections)
+	}
+	if s.Mode != bench.Burst && !given.Changed("trials") {
+		s.Trials = loopTrials
 	}
 	for name, value := range f.options {
 		if given.Changed(name) {
