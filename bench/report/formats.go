@@ -32,6 +32,10 @@ func formats() []format {
 		{"markdown", []string{".md", ".markdown"}, writeMarkdown},
 		{"csv", []string{".csv"}, writeCSV},
 		{"json", []string{".json"}, writeJSON},
+		{"benchstat", []string{".bench"}, writeBenchstat},
+		{"junit", []string{".xml"}, writeJUnit},
+		{"github", nil, writeGitHub},
+		{"hgrm", []string{".hgrm"}, writeHGRM},
 	}
 }
 
@@ -54,7 +58,9 @@ func FormatOf(file string) (string, error) {
 				return f.name, nil
 			}
 		}
-		all = append(all, f.extensions[0])
+		if len(f.extensions) > 0 {
+			all = append(all, f.extensions[0])
+		}
 	}
 	return "", bench.Hintf("end it in "+strings.Join(all, ", "), "no format goes by the extension of %q", file)
 }

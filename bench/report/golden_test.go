@@ -87,6 +87,12 @@ func TestGoldenCSV(t *testing.T) {
 	}
 }
 
+func TestGoldenForPrograms(t *testing.T) {
+	for _, format := range []string{"benchstat", "junit", "github", "hgrm"} {
+		golden(t, format+"-full", rendered(t, format, full(t), Options{}))
+	}
+}
+
 // TestGoldenJSON takes the report without histograms: their bytes are those of the compressor of the day.
 func TestGoldenJSON(t *testing.T) {
 	golden(t, "json-partial", rendered(t, "json", partial(t), Options{}))

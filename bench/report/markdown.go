@@ -79,8 +79,11 @@ func (g *grid) markdown(w io.Writer) error {
 	return t.Render()
 }
 
-// literal keeps text from being read as markup, and on one line.
+// literal keeps text from being read as markup, and on one line; GitHub's log takes a line that begins with :: for a command.
 func literal(text string) string {
+	if strings.HasPrefix(strings.TrimSpace(text), "::") {
+		text = "\u200b" + text
+	}
 	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "[", `\[`, "<", "&lt;", "&", "&amp;").Replace(printable(text))
 }
 

@@ -45,23 +45,30 @@ func sentences(r *bench.Report) []string {
 
 // violation tells one case that a person can check.
 func violation(c *bench.Cell) string {
-	f := c.Findings[0]
-	s := fmt.Sprintf("%s: %s", c.Strategy, f.Message)
-	w := f.Worst
-	if w == nil {
-		w = f.First
-	}
-	switch {
-	case w == nil:
-	case w.User > 0 && w.Told != "nothing":
-		s += fmt.Sprintf("; user %d was told %q after %.1f ms, and %s", w.User, w.Told, w.EndMS-w.StartMS, w.Holds)
-	default:
-		s += fmt.Sprintf("; %s, and %s", w.Told, w.Holds)
-	}
+	s := c.Strategy + ": " + findingText(&c.Findings[0])
 	if c.ClaimBroken {
 		return s + ". It claims to prevent this."
 	}
 	return s + "."
+}
+
+// findingText tells a finding with its worst case.
+func findingText(f *bench.Finding) string {
+	w := f.Worst
+	if w == nil {
+		w = f.First
+	}
+	if w == nil {
+		return f.Message
+	}
+	return f.Message + "; " + witnessText(w)
+}
+
+func witnessText(w *bench.Witness) string {
+	if w.User > 0 && w.Told != "nothing" {
+		return fmt.Sprintf("user %d was told %q after %.1f ms, and %s", w.User, w.Told, w.EndMS-w.StartMS, w.Holds)
+	}
+	return fmt.Sprintf("%s, and %s", w.Told, w.Holds)
 }
 
 // comparison says how far apart the fastest and the slowest sound strategy are, as far as that can be defended.

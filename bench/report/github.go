@@ -1,0 +1,103 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+// writeGitHub writes what a step of GitHub Actions prints: annotations, then the summary, folded in the log.
+func writeGitHub(w io.Writer, r *bench.Report, o Options) error {
+	if err := Annotations(w, r); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w, "::group::lockbench"); err != nil {
+		return err
+	}
+	if err := Summary(w, r, o); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "::endgroup::")
+	return err
+}
+
+// Annotations writes GitHub's workflow commands: an error a broken claim, and the warnings. Source:
+// https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+func Annotations(w io.Writer, r *bench.Report) error {
+	var b strings.Builder
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		if !c.ClaimBroken {
+			continue
+		}
+		annotate(&b, "error", fmt.Sprintf("%s broke its claim on %s", c.Strategy, c.Scenario), strings.Join(evidence(c), "\n"))
+	}
+	for _, wg := range warnings(r) {
+		text := wg.message
+		if wg.fix != "" {
+			text += "\nfix: " + wg.fix
+		}
+		annotate(&b, "warning", "lockbench", text)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// annotate writes one workflow command. What would end it, or its title, is written as GitHub reads it back.
+func annotate(b *strings.Builder, level, title, text string) {
+	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	var lines []string
+	for l := range strings.Lines(text) {
+		lines = append(lines, printable(strings.TrimSuffix(l, "\n")))
+	}
+	fmt.Fprintf(b, "::%s title=%s::%s\n", level, property.Replace(printable(title)), data.Replace(strings.Join(lines, "\n")))
+}
+
+// Summary writes the Markdown of a job's summary page.
+func Summary(w io.Writer, r *bench.Report, o Options) error {
+	mark, text := headline(r)
+	if _, err := fmt.Fprintf(w, "## %s lockbench: %s\n\n", mark, literal(text)); err != nil {
+		return err
+	}
+	return writeMarkdown(w, r, o)
+}
+
+// headline says in a line how the claims fared.
+func headline(r *bench.Report) (mark, text string) {
+	var broken []string
+	sound, open := 0, 0
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		switch {
+		case c.ClaimBroken:
+			broken = append(broken, c.Strategy)
+		case len(c.Trials) == 0 || len(c.Claim) == 0:
+		case c.Verdict == bench.Sound:
+			sound++
+		default:
+			open++
+		}
+	}
+	var parts []string
+	if sound > 0 {
+		parts = append(parts, plural(sound, "claim held", "claims held"))
+	}
+	if open > 0 {
+		parts = append(parts, fmt.Sprintf("%d not settled", open))
+	}
+	mark = "✅"
+	switch {
+	case len(broken) > 0:
+		mark = "❌"
+		parts = append([]string{strings.Join(broken, ", ") + " broke " + map[bool]string{true: "its claim", false: "their claims"}[len(broken) == 1]}, parts...)
+	case open > 0 || r.Partial || sound == 0:
+		mark = "⚠️"
+	}
+	if len(parts) == 0 {
+		parts = []string{"no claim was put to the test"}
+	}
+	return mark, strings.Join(parts, ", ")
+}
