@@ -15,7 +15,7 @@ build: ## build bin/lockbench
 
 .PHONY: test
 test: ## every test, with the race detector, on a PostgreSQL that the tests start themselves
-	$(GO) test -race -timeout 10m ./...
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -timeout 10m ./...
 
 .PHONY: lint
 lint: $(BIN)/staticcheck ## gofmt, go vet (Linux and macOS), staticcheck
