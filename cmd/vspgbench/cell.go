@@ -32,14 +32,9 @@ func cells(durable bool) []cell {
 	return all
 }
 
-// chosen reports whether the cell's name has every word that is asked for.
+// chosen reports whether the cell's name holds what is asked for. "durable" alone would be part of "not durable", so words are compared.
 func (c cell) chosen(only string) bool {
-	for _, word := range strings.Split(only, ",") {
-		if !strings.Contains(c.String(), strings.TrimSpace(word)) {
-			return false
-		}
-	}
-	return true
+	return only == "" || strings.Contains(", "+c.String()+",", ", "+only+",")
 }
 
 func (c cell) String() string {

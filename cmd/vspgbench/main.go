@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/lockbench/lockbench/bench/postgres/embedded"
 )
 
 // clients is the number of users, of connections, and of pgbench's clients.
@@ -21,6 +23,9 @@ const clients = 16
 const plenty = 10_000
 
 func main() {
+	if code, yes := embedded.Supervised(); yes {
+		os.Exit(code)
+	}
 	if len(os.Args) == 3 && os.Args[1] == childWord {
 		if err := child(os.Args[2], os.Stdout); err != nil {
 			fail(err)
@@ -30,12 +35,12 @@ func main() {
 	var o options
 	flag.IntVar(&o.pairs, "pairs", 5, "interleaved pairs of runs in each cell")
 	flag.IntVar(&o.seconds, "seconds", 2, "measured seconds of a run; the hot row takes one")
-	quick := flag.Bool("quick", false, "two pairs of a second: a look, not a measurement")
+	flag.BoolVar(&o.quick, "quick", false, "two pairs of a second, and no hot row: a look, not a measurement")
 	flag.StringVar(&o.bin, "pg-bin", "", "directory with postgres, initdb and pgbench (default the newest found)")
-	flag.StringVar(&o.only, "only", "", "run the cells whose name contains this, as atomic or 10000 rows, durable")
+	flag.StringVar(&o.only, "only", "", "run the cells whose name contains this, as \"10000 rows, not durable\"")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of lockbench's last run to this file")
 	flag.Parse()
-	if *quick {
+	if o.quick {
 		o.pairs, o.seconds = 2, 1
 	}
 	if flag.NArg() > 0 || o.pairs < 1 || o.seconds < 1 {
@@ -61,6 +66,7 @@ func fail(err error) {
 
 type options struct {
 	pairs, seconds     int
+	quick              bool
 	bin, only, profile string
 }
 
@@ -79,7 +85,9 @@ func compare(ctx context.Context, o options) error {
 		return fmt.Errorf("no cell's name contains %q", o.only)
 	}
 	printTable(os.Stdout, o, results)
-	printGoals(os.Stdout, results)
+	if judged := judge(results); len(judged) > 0 {
+		printGoals(os.Stdout, judged)
+	}
 	fmt.Fprintf(os.Stderr, "took %s\n", time.Since(began).Round(time.Second))
 	return nil
 }
@@ -87,14 +95,14 @@ func compare(ctx context.Context, o options) error {
 func onServer(ctx context.Context, o options, durable bool) ([]*result, error) {
 	var chosen []cell
 	for _, c := range cells(durable) {
-		if c.chosen(o.only) {
+		if c.chosen(o.only) && (!o.quick || c.Rows == plenty) {
 			chosen = append(chosen, c)
 		}
 	}
 	if len(chosen) == 0 {
 		return nil, nil
 	}
-	srv, err := start(ctx, o.bin, durable)
+	srv, err := start(ctx, o, durable)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"runtime/pprof"
 	"time"
 
@@ -29,14 +28,12 @@ type job struct {
 
 // sample is what one run of either side gave.
 type sample struct {
-	Attempts  int64
-	Seconds   float64
-	CPU       float64 // seconds of the client's processor time
-	Contended int64   // attempts that lost a race
+	Attempts int64
+	Seconds  float64
+	Cost     float64 // seconds of the client's processor time for each attempt
 }
 
 func (s sample) rate() float64 { return float64(s.Attempts) / s.Seconds }
-func (s sample) cpu() float64  { return s.CPU / float64(s.Attempts) }
 
 // ownSide runs lockbench's side in a child process.
 func ownSide(ctx context.Context, j job) (s sample, err error) {
@@ -87,11 +84,11 @@ func child(arg string, out io.Writer) error {
 	if len(t.Findings) > 0 || len(t.Errors) > 0 {
 		return fmt.Errorf("the run is not to be trusted: findings %v, errors %v", t.Findings, t.Errors)
 	}
-	// pgbench divides by the time until its last client came to rest, so the same is done here; the report divides by the window.
-	wall := t.Client.CPUSeconds / t.Client.CPUShare / float64(runtime.NumCPU())
-	s := sample{Attempts: t.Attempts, Seconds: wall, CPU: t.Client.CPUSeconds}
-	for _, n := range t.Contention {
-		s.Contended += n
+	// What ended after the window belongs to it in the report, but the time it took does not; pgbench counts both. Here neither is.
+	inside := t.Timeline[:min(len(t.Timeline), int(j.Window)/int(time.Second))]
+	s := sample{Seconds: time.Duration(j.Window).Seconds(), Cost: t.Client.CPUSeconds / float64(t.Attempts)}
+	for _, sec := range inside {
+		s.Attempts += sec.Finished + sec.Contention
 	}
 	return json.NewEncoder(out).Encode(s)
 }

@@ -68,32 +68,30 @@ func bind(sql string, vars ...string) (string, error) {
 type pgbench struct {
 	program string
 	dir     string
-	args    []string // how to connect
-	env     []string
+	dsn     string
 	idle    float64 // processor seconds of a run that does next to nothing
 }
 
-// pgbenchSide runs pgbench once. An attempt that fails with 40001 or 40P01 is tried again, as lockbench does; one that matches no row
+// run runs pgbench once. An attempt that fails with 40001 or 40P01 is tried again, as lockbench does; one that matches no row
 // is a lost race to lockbench and a transaction like any other to pgbench, so attempts are what both are compared by.
 func (p *pgbench) run(ctx context.Context, text string, seconds int) (s sample, err error) {
 	file := filepath.Join(p.dir, "script.sql")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return s, err
 	}
-	args := append([]string{"-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2", "--max-tries=0", "-f", file}, p.args...)
+	args := []string{"-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2", "-f", file}
 	if seconds > 0 {
-		args = append(args, "-T", strconv.Itoa(seconds))
+		args = append(args, "-T", strconv.Itoa(seconds), "--max-tries=0")
 	} else {
-		args = append(args, "-t", "1", "--max-tries=1000000")
+		args = append(args, "-t", "1", "--max-tries=2")
 	}
-	cmd := exec.CommandContext(ctx, p.program, args...)
-	cmd.Env = append(os.Environ(), p.env...)
-	cmd.Env = append(cmd.Env, "LC_ALL=C")
+	cmd := exec.CommandContext(ctx, p.program, append(args, p.dsn)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // its report is read
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return s, fmt.Errorf("pgbench: %w\n%s", err, out)
 	}
-	s.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds() - p.idle
+	cpu := (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	done, err := figure(out, `number of transactions actually processed: (\d+)`)
 	if err != nil {
 		return s, err
@@ -104,14 +102,14 @@ func (p *pgbench) run(ctx context.Context, text string, seconds int) (s sample, 
 	}
 	retries, err := figure(out, `total number of retries: (\d+)`)
 	if err != nil {
-		retries = 0 // the line is left out where there were none
+		return s, err
 	}
 	tps, err := figure(out, `tps = ([\d.]+)`)
 	if err != nil {
 		return s, err
 	}
-	s.Attempts, s.Contended = int64(done+failed+retries), int64(failed+retries)
-	s.Seconds = done / tps
+	s.Attempts = int64(done + failed + retries)
+	s.Seconds, s.Cost = done/tps, max(0, cpu-p.idle)/float64(s.Attempts)
 	return s, nil
 }
 

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
+	"path/filepath"
 	"time"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/postgres"
+	"github.com/lockbench/lockbench/bench/postgres/embedded"
 )
 
 // server is a PostgreSQL of this program's own, with both sides ready to run on it.
@@ -16,21 +17,20 @@ type server struct {
 	dsn     string
 	store   *postgres.Store // restores the table before pgbench's runs
 	pgbench pgbench
-	end     func()
+	own     *embedded.Server
 	dir     string
 }
 
-func start(ctx context.Context, bin string, durable bool) (*server, error) {
-	host, port := "/tmp/lbperf-n", "54872"
-	if durable {
-		host, port = "/tmp/lbperf-d", "54871"
+func start(ctx context.Context, o options, durable bool) (*server, error) {
+	own, err := embedded.Start(ctx, embedded.Config{
+		BinDir: o.bin, Durable: durable, Connections: 2 * clients, // one side's may linger while the other's open
+		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+	})
+	if err != nil {
+		return nil, err
 	}
-	dsn := fmt.Sprintf("host=%s port=%s user=postgres dbname=postgres", host, port)
-	if h := os.Getenv("VSHOST"); h != "" {
-		dsn = strings.Replace(dsn, host, h, 1)
-	}
-	s := &server{dsn: dsn, end: func() {}}
-	s.pgbench = pgbench{program: "/usr/lib/postgresql/15/bin/pgbench", args: []string{dsn}}
+	s := &server{dsn: own.DSN(), own: own}
+	s.pgbench = pgbench{program: filepath.Join(own.Facts.BinDir, "pgbench"), dsn: s.dsn}
 	if err := s.ready(ctx); err != nil {
 		s.stop()
 		return nil, err
@@ -58,7 +58,7 @@ func (s *server) ready(ctx context.Context) error {
 		return err
 	}
 	idle, err := s.pgbench.run(ctx, "SELECT 1;\n", 0)
-	s.pgbench.idle = idle.CPU
+	s.pgbench.idle = idle.Cost * float64(idle.Attempts)
 	return err
 }
 
@@ -69,7 +69,9 @@ func (s *server) stop() {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
-	s.end()
+	if err := s.own.Stop(); err != nil {
+		fmt.Fprintf(os.Stderr, "stopping the server: %v\n", err)
+	}
 }
 
 // run compares the two sides in a cell. Which of them goes first alternates, so that a drift of the machine favours neither.
