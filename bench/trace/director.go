@@ -72,7 +72,8 @@ type director struct {
 	wake    chan struct{} // holds a token after a change
 	free    bool          // everybody moves as they like
 	freed   chan struct{}
-	parted  bool // the note between reads and writes has been made
+	parted  bool           // the note between reads and writes has been made
+	front   map[int64]bool // users for whom another waits; nil when nobody waits
 }
 
 func newDirector(users int, sight Sight, out bool) *director {
@@ -274,28 +275,47 @@ func (d *director) direct(ctx context.Context) {
 func (d *director) grantNext() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var first *actor
 	left := 0
 	for _, a := range d.actors {
 		if a.state != gone {
 			left++
 		}
-		if a.state == parked && (first == nil || before(a, first)) {
-			first = a
-		}
 	}
+	first := d.first()
 	if first == nil {
 		return -left
 	}
 	if first.writing && first.attempt == 1 && !first.answers && !d.parted {
 		d.parted = true
 		seq := d.next()
-		d.events = append(d.events, &Event{Seq: seq, End: seq, Kind: Note, StartMS: d.now(), Text: "everybody has read, waits, or is done: now they write"})
+		d.events = append(d.events, &Event{Seq: seq, End: seq, Kind: Note, StartMS: d.now(), Text: "whoever can read has read: now they write"})
 	}
 	first.steps++
 	first.state = moving
 	first.grant <- struct{}{}
 	return left
+}
+
+// first returns whose turn it is; nil if nobody can move. While somebody waits only those in front move, so that no more than one
+// waits: of several who wait at a row, PostgreSQL serves whoever wakes up fastest, and of a gate's queue nobody can see the order. The
+// lock is held.
+func (d *director) first() *actor {
+	var first, inFront *actor
+	for _, a := range d.actors {
+		if a.state != parked {
+			continue
+		}
+		if first == nil || before(a, first) {
+			first = a
+		}
+		if (a.answers || d.front[a.user]) && (inFront == nil || before(a, inFront)) {
+			inFront = a
+		}
+	}
+	if inFront != nil && d.front != nil {
+		return inFront
+	}
+	return first
 }
 
 // before reports whether a's turn comes before b's. Answers go first: they touch nothing.
@@ -333,9 +353,9 @@ func (d *director) await(ctx context.Context, limit time.Duration) bool {
 // standing is what everybody does at one moment.
 type standing struct {
 	changes int
-	moves   bool     // somebody does
-	asking  []*actor // in the server
-	passing bool     // somebody in the gate has nobody in front
+	moves   bool    // somebody does
+	asking  []int64 // server processes with a statement under way
+	passing bool    // somebody in the gate has nobody in front
 }
 
 func (d *director) standing() standing {
@@ -347,7 +367,7 @@ func (d *director) standing() standing {
 		case absent, moving:
 			s.moves = true
 		case asking:
-			s.asking = append(s.asking, a)
+			s.asking = append(s.asking, a.pid)
 		case entering:
 			s.passing = s.passing || len(d.inFront(a)) == 0
 		case parked, gone:
@@ -408,7 +428,7 @@ func (d *director) settle(ctx context.Context) bool {
 			continue
 		}
 		d.rest(now)
-		if held(s.asking, now) && !d.out {
+		if held(now) && !d.out {
 			return d.verify(ctx)
 		}
 	}
@@ -417,11 +437,7 @@ func (d *director) settle(ctx context.Context) bool {
 
 // look asks the server about the statements under way. It returns nil if one of them does not wait, or anything changed meanwhile.
 func (d *director) look(ctx context.Context, s standing) (map[int64]Backend, error) {
-	var pids []int64
-	for _, a := range s.asking {
-		pids = append(pids, a.pid)
-	}
-	now, err := d.sight.Look(ctx, pids)
+	now, err := d.sight.Look(ctx, s.asking)
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +446,7 @@ func (d *director) look(ctx context.Context, s standing) (map[int64]Backend, err
 	if d.changes != s.changes {
 		return nil, nil
 	}
-	for _, pid := range pids {
+	for _, pid := range s.asking {
 		if b := now[pid]; len(b.Blockers) == 0 || b.On == "" {
 			return nil, nil
 		}
@@ -454,10 +470,9 @@ func same(a, b map[int64]Backend) bool {
 
 // held reports whether every wait leads to somebody who stands still. One that leads only to other waits is a deadlock, which the
 // server will end.
-func held(waiting []*actor, now map[int64]Backend) bool {
-	for _, a := range waiting {
-		seen := map[int64]bool{}
-		if !reaches(a.pid, now, seen) {
+func held(now map[int64]Backend) bool {
+	for pid := range now {
+		if !reaches(pid, now, map[int64]bool{}) {
 			return false
 		}
 	}
@@ -481,14 +496,31 @@ func (d *director) rest(now map[int64]Backend) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closeEnded()
+	d.front = nil
 	for _, a := range d.actors {
 		switch a.state {
 		case asking:
-			d.wait(a, d.blockers(now[a.pid]))
+			w := d.blockers(now[a.pid])
+			d.wait(a, w)
+			if w.On != "advisory" { // these are given out first come first served
+				d.goFirst(w.Users)
+			}
 		case entering:
-			d.wait(a, Wait{Users: d.inFront(a)})
+			w := Wait{Users: d.inFront(a)}
+			d.wait(a, w)
+			d.goFirst(w.Users)
 		case absent, moving, parked, gone:
 		}
+	}
+}
+
+// goFirst lets only users in front of a waiting one move, until everybody stands still again; the lock is held.
+func (d *director) goFirst(users []int64) {
+	if d.front == nil {
+		d.front = map[int64]bool{}
+	}
+	for _, u := range users {
+		d.front[u] = true
 	}
 }
 

@@ -153,7 +153,8 @@ func (r *Race) sessions() map[int64]*Event {
 // moment writes one moment; seen holds the session on which each user was last.
 func (p *page) moment(m moment, seen map[int64]int) {
 	if m.e.Kind == Note {
-		p.line("%*.1f%s-- %s --", timeWidth-between, m.ms, strings.Repeat(" ", between), m.e.Text)
+		left := fmt.Sprintf("%*.1f%s", timeWidth-between, m.ms, strings.Repeat(" ", between))
+		p.paragraph(left, "-- "+m.e.Text+" --")
 		return
 	}
 	var lines []string

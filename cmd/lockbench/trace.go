@@ -33,8 +33,9 @@ func (a *app) traceCommand() *cobra.Command {
 		Short: "A few users in slow motion: who sent which SQL when, who waited for whom",
 		Long: `Race a few users for the same row in slow motion, and print every statement in order: as the server shows it, with the values of its
 parameters, the rows that came back, the SQLSTATE, and whom it waited for (pg_blocking_pids). The order is forced, so that the
-interesting case shows every time: one statement a user in turn, all reads before any write, retries after the first attempts.
-Between two statements users may stand still for a while; the time of a statement is the server's, and that of a wait says little.
+interesting case shows every time: one statement a user in turn, all reads before any write, retries after the first attempts, and
+no more than one user at a time waiting at a row, since whom PostgreSQL serves first there is luck. The time of a statement is the
+server's; how long one waits says nothing, as the others take their turns in slow motion.
 
 Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 130 and 143 stopped by a signal.`,
 		Example: `  lockbench trace
