@@ -58,7 +58,8 @@ func annotate(b *strings.Builder, level, title, text string) {
 
 // Summary writes the Markdown of a job's summary page.
 func Summary(w io.Writer, r *bench.Report, o Options) error {
-	mark, text := headline(r)
+	verdict, text := headline(r)
+	mark := map[bench.Verdict]string{bench.Sound: "✅", bench.Violated: "❌", bench.Undetermined: "⚠️"}[verdict]
 	if _, err := fmt.Fprintf(w, "## %s lockbench: %s\n\n", mark, literal(text)); err != nil {
 		return err
 	}
@@ -66,14 +67,16 @@ func Summary(w io.Writer, r *bench.Report, o Options) error {
 }
 
 // headline says in a line how the claims fared.
-func headline(r *bench.Report) (mark, text string) {
+func headline(r *bench.Report) (verdict bench.Verdict, text string) {
 	var broken []string
-	sound, open := 0, 0
+	sound, open, free := 0, 0, 0
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		switch {
 		case c.ClaimBroken:
 			broken = append(broken, c.Strategy)
+		case c.Verdict == bench.Violated:
+			free++
 		case len(c.Trials) == 0 || len(c.Claim) == 0:
 		case c.Verdict == bench.Sound:
 			sound++
@@ -88,16 +91,23 @@ func headline(r *bench.Report) (mark, text string) {
 	if open > 0 {
 		parts = append(parts, fmt.Sprintf("%d not settled", open))
 	}
-	mark = "✅"
+	if free > 0 {
+		they := "they do"
+		if free == 1 {
+			they = "it does"
+		}
+		parts = append(parts, fmt.Sprintf("%d let through what %s not claim to prevent", free, they))
+	}
+	verdict = bench.Sound
 	switch {
 	case len(broken) > 0:
-		mark = "❌"
+		verdict = bench.Violated
 		parts = append([]string{strings.Join(broken, ", ") + " broke " + map[bool]string{true: "its claim", false: "their claims"}[len(broken) == 1]}, parts...)
 	case open > 0 || r.Partial || sound == 0:
-		mark = "⚠️"
+		verdict = bench.Undetermined
 	}
 	if len(parts) == 0 {
 		parts = []string{"no claim was put to the test"}
 	}
-	return mark, strings.Join(parts, ", ")
+	return verdict, strings.Join(parts, ", ")
 }

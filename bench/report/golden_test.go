@@ -88,8 +88,11 @@ func TestGoldenCSV(t *testing.T) {
 }
 
 func TestGoldenForPrograms(t *testing.T) {
-	for _, format := range []string{"benchstat", "junit", "github", "hgrm"} {
+	for _, format := range []string{"benchstat", "junit", "github", "hgrm", "svg", "html"} {
 		golden(t, format+"-full", rendered(t, format, full(t), Options{}))
+		if format != "hgrm" { // the partial report holds no histograms
+			golden(t, format+"-partial", rendered(t, format, partial(t), Options{}))
+		}
 	}
 }
 

@@ -142,15 +142,16 @@ func TestHeadline(t *testing.T) {
 	nothing := partial(t)
 	nothing.Cells = nothing.Cells[1:]
 	for _, tt := range []struct {
-		r          *bench.Report
-		mark, text string
+		r       *bench.Report
+		verdict bench.Verdict
+		text    string
 	}{
-		{broken, "❌", "optimistic-broken broke its claim, 2 claims held, 1 not settled"},
-		{held, "✅", "2 claims held"},
-		{nothing, "⚠️", "no claim was put to the test"},
+		{broken, bench.Violated, "optimistic-broken broke its claim, 2 claims held, 1 not settled, 1 let through what it does not claim to prevent"},
+		{held, bench.Sound, "2 claims held"},
+		{nothing, bench.Undetermined, "no claim was put to the test"},
 	} {
-		if mark, text := headline(tt.r); mark != tt.mark || text != tt.text {
-			t.Errorf("got %s %s, want %s %s", mark, text, tt.mark, tt.text)
+		if v, text := headline(tt.r); v != tt.verdict || text != tt.text {
+			t.Errorf("got %s: %s, want %s: %s", v, text, tt.verdict, tt.text)
 		}
 	}
 }

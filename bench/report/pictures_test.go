@@ -1,0 +1,223 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"html"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+func TestHTMLHoldsTheFiguresOfTheJSON(t *testing.T) {
+	tags := regexp.MustCompile(`<[^>]*>`)
+	texts := func(s, tag string) (all []string) {
+		for _, m := range regexp.MustCompile(`(?s)<(?:`+tag+`)\b[^>]*>(.*?)</(?:`+tag+`)>`).FindAllStringSubmatch(s, -1) {
+			all = append(all, strings.TrimSpace(html.UnescapeString(tags.ReplaceAllString(m[1], ""))))
+		}
+		return all
+	}
+	for name, r := range reports(t) {
+		t.Run(name, func(t *testing.T) {
+			table := regexp.MustCompile(`(?s)<table class="results">.*?</table>`).FindString(rendered(t, "html", r, Options{}))
+			head, body, _ := strings.Cut(table, "</thead>")
+			var rows [][]string
+			for _, m := range regexp.MustCompile(`(?s)<tr.*?</tr>`).FindAllString(body, -1) {
+				rows = append(rows, texts(m, "th|td"))
+			}
+			checkRows(t, texts(head, "th"), rows, jsonCells(t, r))
+		})
+	}
+}
+
+func TestHTMLNeedsNothingElse(t *testing.T) {
+	out := strings.ReplaceAll(rendered(t, "html", full(t), Options{}), `xmlns="http://www.w3.org/2000/svg"`, "")
+	for _, p := range []string{`https?:`, `src=`, `@import`, `url\(`, `<link rel="stylesheet"`} {
+		if m := regexp.MustCompile(p).FindString(out); m != "" {
+			t.Errorf("%q would fetch something", m)
+		}
+	}
+}
+
+// TestMarkupOfAReportIsText also reads every picture as XML, which any stray character would break.
+func TestMarkupOfAReportIsText(t *testing.T) {
+	for name, r := range map[string]*bench.Report{"full": full(t), "hostile": hostileReport(t)} {
+		page := rendered(t, "html", r, Options{})
+		if strings.Contains(page, "<script>alert") || strings.ContainsAny(page, "\x1b\r\u202e") {
+			t.Errorf("%s: markup or control characters come through", name)
+		}
+		pictures := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
+		for _, p := range append(pictures, rendered(t, "svg", r, Options{})) {
+			dec := xml.NewDecoder(strings.NewReader(p))
+			for {
+				_, err := dec.Token()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatalf("%s: %v in %.200s", name, err, p)
+				}
+			}
+		}
+	}
+}
+
+// drawn is a canvas that remembers.
+type drawn struct {
+	paths []drawnPath
+	texts []string
+}
+
+type drawnPath struct {
+	pts []point
+	pen pen
+}
+
+func (d *drawn) path(pts []point, _ bool, p pen) { d.paths = append(d.paths, drawnPath{pts, p}) }
+
+func (d *drawn) text(_ point, s string, _ face) { d.texts = append(d.texts, s) }
+
+func TestBarsAreAsLongAsTheirFigures(t *testing.T) {
+	all := seriesOf(full(t))
+	for name, of := range map[string]func(c *bench.Cell) float64{
+		"goodput":   func(c *bench.Cell) float64 { return *c.Goodput },
+		"conflicts": func(c *bench.Cell) float64 { return *c.ConflictRate },
+	} {
+		var d drawn
+		for _, p := range []plot{goodputPlot(all), conflictPlot(all)} {
+			if p.name == name {
+				p.draw(&d)
+			}
+		}
+		unit := 0.0 // length of 1
+		for _, s := range all {
+			value := of(s.Cell)
+			for _, p := range d.paths {
+				if !strings.HasPrefix(p.pen.tip, s.Strategy+": ") {
+					continue
+				}
+				length := p.pts[1].x - p.pts[0].x
+				if unit == 0 {
+					unit = length / value
+				}
+				if math.Abs(length-value*unit) > 1e-6 {
+					t.Errorf("%s of %s: a bar of %.1f for %v", name, s.Strategy, length, value)
+				}
+				if p.pen.fill != s.sound {
+					t.Errorf("%s of %s: filled %t, sound %t", name, s.Strategy, p.pen.fill, s.sound)
+				}
+			}
+		}
+		if unit == 0 {
+			t.Errorf("%s: no bars", name)
+		}
+	}
+}
+
+func TestCurvesPassThroughTheirPercentiles(t *testing.T) {
+	r := single(t)
+	p, err := latencyPlot(seriesOf(r), bench.Burst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d drawn
+	p.draw(&d)
+	tips := map[string]bool{}
+	for _, q := range d.paths {
+		tips[q.pen.tip] = true
+	}
+	for _, c := range r.Cells {
+		l := c.Latency["confirmed"]
+		for _, want := range []string{": p50 " + number(*l.P50) + " ms", ": p90 " + number(*l.P90) + " ms", ": p99 ~" + number(*l.P99) + " ms"} {
+			if !tips[c.Strategy+want] {
+				t.Errorf("no point says %s%s", c.Strategy, want)
+			}
+		}
+	}
+}
+
+func TestTimelineLeavesOutASecondCutShort(t *testing.T) {
+	r := single(t)
+	for i := range r.Cells {
+		tr := &r.Cells[i].Trials[0]
+		tr.DurationS = 3.2
+		tr.Timeline = []bench.Second{{Confirmed: 10}, {Confirmed: 20}, {Confirmed: 30}, {Confirmed: 1}}
+	}
+	p := timelinePlot(seriesOf(r))
+	if p == nil {
+		t.Fatal("no timeline")
+	}
+	var d drawn
+	p.draw(&d)
+	for _, q := range d.paths {
+		if strings.Contains(q.pen.tip, "second 4") {
+			t.Error("the last second is drawn though it is no whole one")
+		}
+	}
+	if timelinePlot(seriesOf(full(t))) != nil {
+		t.Error("a timeline of two seconds")
+	}
+}
+
+func TestPNGShowsEverySeries(t *testing.T) {
+	img, err := png.Decode(strings.NewReader(rendered(t, "png", full(t), Options{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img.Bounds().Dx() != int(plotWidth*pixelRatio) {
+		t.Errorf("%d pixels wide", img.Bounds().Dx())
+	}
+	seen := map[color.Color]int{}
+	for y := range img.Bounds().Dy() {
+		for x := range img.Bounds().Dx() {
+			seen[color.RGBAModel.Convert(img.At(x, y))]++
+		}
+	}
+	for _, p := range palette()[:4+len(seriesOf(full(t)))] {
+		if seen[p.light] < 100 {
+			t.Errorf("%s: %d pixels", p.ink, seen[p.light])
+		}
+	}
+}
+
+func TestNothingToPlot(t *testing.T) {
+	r := base()
+	for _, format := range []string{"svg", "png"} {
+		wantError(t, Write(io.Discard, format, r, Options{}), "this report holds nothing to plot", "take the report of a run")
+	}
+	if out := rendered(t, "html", r, Options{}); strings.Contains(out, "<figure") {
+		t.Error("a picture of nothing")
+	}
+}
+
+func TestScales(t *testing.T) {
+	for _, high := range []float64{0, 0.003, 1, 7, 99, 100, 101, 12345.6} {
+		s := linear(high, 6)
+		if n := len(s.ticks); n < 2 || n > 8 || s.of(high) > 1.000001 || s.of(0) != 0 {
+			t.Errorf("linear(%v): ticks %v, the highest at %v", high, s.ticks, s.of(high))
+		}
+	}
+	for _, r := range [][2]float64{{1, 1}, {0.001, 3_600_000}, {4.7, 291}, {100, 101}, {1, 10}} {
+		s := logarithmic(r[0], r[1])
+		if a, b := s.of(r[0]), s.of(r[1]); a < -1e-9 || b > 1+1e-9 || len(s.ticks) < 2 {
+			t.Errorf("logarithmic(%v): from %v to %v, ticks %v", r, a, b, s.ticks)
+		}
+	}
+}
+
+func TestMarksAreDifferent(t *testing.T) {
+	seen := map[string]int{}
+	for i := range 24 {
+		m := string(symbol(i))
+		if j, twice := seen[m]; twice {
+			t.Errorf("strategies %d and %d look the same", j, i)
+		}
+		seen[m] = i
+	}
+}
