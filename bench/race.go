@@ -390,6 +390,10 @@ func (u *User) acquire() *seat {
 
 // release gives a connection back; one that broke is replaced first, and when that fails the trial cannot go on.
 func (t *trial) release(c *seat, err error) {
+	if err == nil { // the usual case, which must not pay for the variable that errors.As moves to the heap
+		t.idle <- c
+		return
+	}
 	var f *Fault
 	if errors.As(err, &f) && f.Broken && !t.hardStopped() {
 		fresh, rerr := t.pool.Replace(t.ctx, c.conn)
