@@ -85,6 +85,7 @@ func compare(ctx context.Context, o options) error {
 		return fmt.Errorf("no cell's name contains %q", o.only)
 	}
 	printTable(os.Stdout, o, results)
+	printDoubt(os.Stdout, results)
 	if judged := judge(results); len(judged) > 0 {
 		printGoals(os.Stdout, judged)
 	}

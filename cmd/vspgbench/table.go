@@ -61,6 +61,22 @@ func printTable(w io.Writer, o options, results []*result) {
 	fmt.Fprintln(w)
 }
 
+// spread is the largest ratio of a cell's pairs over the smallest that two runs of the same thing should show.
+const spread = 1.5
+
+// printDoubt says when the figures are not worth much.
+func printDoubt(w io.Writer, results []*result) {
+	var wide int
+	for _, r := range results {
+		if xs := r.sorted(pair.speed); xs[len(xs)-1] > spread*xs[0] {
+			wide++
+		}
+	}
+	if wide > 0 {
+		fmt.Fprintf(w, "In %d of %d cells the pairs differ by more than a factor of %.1f: the machine was busy with something else, and the medians\nare rough. Repeat it when the machine is idle, or with more --pairs.\n\n", wide, len(results), spread)
+	}
+}
+
 // goal is a limit on the median, over cells, of a ratio.
 type goal struct {
 	text   string
