@@ -79,6 +79,15 @@ func TestWidths(t *testing.T) {
 	}
 }
 
+// TestLeastWidth: two users need a hundred columns to stand side by side.
+func TestLeastWidth(t *testing.T) {
+	for width, columns := range map[int]bool{99: false, 100: true} {
+		if got := text(t, hostile(), width); columns != strings.Contains(got, "-------  ---") {
+			t.Errorf("width %d: columns should be %v:\n%s", width, columns, got)
+		}
+	}
+}
+
 // TestColumns holds the layout of columns.
 func TestColumns(t *testing.T) {
 	tr := ask{scenario: "seats", specs: []string{"optimistic"}, users: 2}.run(t, pgtest.Store(t, pgtest.DSN(t)))
