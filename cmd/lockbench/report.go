@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/report"
+)
+
+// reportFlags are the flags of report.
+type reportFlags struct {
+	formats []string
+	outputs []string
+	noColor bool
+}
+
+func (a *app) reportCommand() *cobra.Command {
+	f := &reportFlags{}
+	cmd := &cobra.Command{
+		Use:   "report FILE...",
+		Short: "Render saved reports as tables, pages, plots and for other programs",
+		Long: `Render reports that run saved with --output FILE.json; - reads one from stdin. Nothing is run.
+
+html is one file that needs no network; svg and png are its plots alone. benchstat is for golang.org/x/perf's benchstat, junit for CI
+servers, hgrm for HdrHistogram's plotter. github prints annotations for GitHub Actions, and appends the table to the page that
+GITHUB_STEP_SUMMARY names if it is set.
+
+Several files are printed one after the other, in formats where that makes sense.
+
+Exit codes: 0 ok, 1 trouble, 2 usage. What the reports say does not change them.`,
+		Example: `  lockbench report race.json
+  lockbench report race.json --format markdown
+  lockbench report race.json --output race.html --output race.png
+  lockbench report old.json new.json --format benchstat > both.bench
+  lockbench report race.json --format github                      in a step of GitHub Actions`,
+		Args: a.words(1, maxReports, "the FILE of a report"),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			return a.render(files, f, cmd.Flags().Changed("format"))
+		},
+	}
+	fs := flagSet{a: a, fs: cmd.Flags()}
+	fs.list(&f.formats, "format", "list", []string{"table"}, true, "formats on stdout: "+strings.Join(report.Formats(), ", "))
+	fs.list(&f.outputs, "output", "file", nil, false, "save to a file instead, in the format of its extension; may be repeated")
+	fs.onOff(&f.noColor, "no-color", true, "no colours (as with NO_COLOR)")
+	completeList(cmd, "format", report.Formats()...)
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"json"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	return cmd
+}
+
+// maxReports is a bound that a shell's * is not meant to reach.
+const maxReports = 1000
+
+// render checks everything, then writes the files, and prints unless only files were asked for.
+func (a *app) render(files []string, f *reportFlags, printing bool) error {
+	printing = printing || len(f.outputs) == 0
+	formats := f.formats
+	if !printing {
+		formats = nil
+	}
+	for _, name := range formats {
+		a.problem(knownFormat(name))
+		a.problem(a.printable(name))
+	}
+	outputs := a.outputFiles(f.outputs)
+	if len(files) > 1 {
+		for _, name := range formats {
+			a.problem(oneOnly(name, "--format "+name))
+		}
+		for _, o := range outputs {
+			a.problem(oneOnly(o.format, "--output "+o.path))
+		}
+	}
+	reports := a.readReports(files)
+	if err := a.usage(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, o := range outputs {
+		var buf bytes.Buffer
+		err := writeReports(&buf, o.format, reports, report.Options{})
+		if err == nil {
+			err = o.write(buf.Bytes())
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("saving %q: %w", o.path, reason(err)))
+		}
+	}
+	for i, name := range formats {
+		if i > 0 {
+			fmt.Fprintln(a.stdout)
+		}
+		if err := a.printReports(name, reports, f.noColor); err != nil {
+			errs = append(errs, fmt.Errorf("printing %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// printable refuses to throw pixels at a terminal.
+func (a *app) printable(format string) error {
+	if _, tty := terminal(a.stdout); tty && format == "png" {
+		return bench.Hintf("--output plot.png", "--format: a terminal cannot show png")
+	}
+	return nil
+}
+
+// oneOnly refuses several reports in a format of which two in a row are none.
+func oneOnly(format, flag string) error {
+	joined := []string{"table", "markdown", "benchstat", "github", "hgrm"}
+	if slices.Contains(joined, format) || !slices.Contains(report.Formats(), format) {
+		return nil
+	}
+	return bench.Hintf("name one FILE, or use "+strings.Join(joined, ", "), "%s takes one report", flag)
+}
+
+// readReports reads every file, and notes those that are no reports.
+func (a *app) readReports(files []string) []*bench.Report {
+	var all []*bench.Report
+	for _, name := range files {
+		r, err := a.readReport(name)
+		if err != nil {
+			a.problem(fmt.Errorf("%q: %w", name, err))
+			continue
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func (a *app) readReport(name string) (*bench.Report, error) {
+	if name == "-" {
+		return report.Read(a.stdin)
+	}
+	file, err := os.Open(name) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, bench.Hintf("lockbench run --output race.json saves one", "cannot read it: %v", reason(err))
+	}
+	r, err := report.Read(file)
+	return r, errors.Join(err, file.Close())
+}
+
+// writeReports writes reports one after the other.
+func writeReports(w io.Writer, format string, reports []*bench.Report, o report.Options) error {
+	for i, r := range reports {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := report.Write(w, format, r, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printReports prints on stdout. In a step of GitHub Actions the table goes to the job's page, and only annotations to the log.
+func (a *app) printReports(format string, reports []*bench.Report, noColor bool) error {
+	page := a.env("GITHUB_STEP_SUMMARY")
+	if format != "github" || page == "" {
+		return writeReports(a.stdout, format, reports, report.Options{Width: a.width(), Color: a.color(noColor)})
+	}
+	file, err := os.OpenFile(page, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // the runner names the file
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range reports {
+		errs = append(errs, report.Summary(file, r, report.Options{}), report.Annotations(a.stdout, r))
+	}
+	return errors.Join(append(errs, file.Close())...)
+}
