@@ -35,6 +35,7 @@ func sentences(r *bench.Report) []string {
 	if s := costliest(sound); s != "" {
 		all = append(all, s)
 	}
+	all = append(all, scoped(sound)...)
 	for _, l := range others {
 		if l.cell.NA != "" {
 			all = append(all, fmt.Sprintf("%s is n/a on %s: %s.", l.cell.Strategy, l.cell.Scenario, l.cell.NA))
@@ -43,13 +44,14 @@ func sentences(r *bench.Report) []string {
 	return all
 }
 
-// violation tells one case that a person can check.
+// violation tells one case that a person can check: one that breaks the claim, if any does.
 func violation(c *bench.Cell) string {
-	s := c.Strategy + ": " + findingText(&c.Findings[0])
-	if c.ClaimBroken {
-		return s + ". It claims to prevent this."
+	for i := range c.Findings {
+		if f := &c.Findings[i]; f.Anomaly == bench.Leak || slices.Contains(c.Claim, f.Anomaly) {
+			return c.Strategy + ": " + findingText(f) + ". It claims to prevent this."
+		}
 	}
-	return s + "."
+	return c.Strategy + ": " + findingText(&c.Findings[0]) + "."
 }
 
 // findingText tells a finding with its worst case.
@@ -80,20 +82,43 @@ func comparison(r *bench.Report, sound []line) string {
 	if goodput(last) <= 0 {
 		return ""
 	}
-	x := goodput(first) / goodput(last)
-	a, aok := first.Intervals["goodput"]
-	b, bok := last.Intervals["goodput"]
-	if aok && bok && a.Low <= b.High {
-		return fmt.Sprintf("No sound strategy is clearly faster than another: the 95 %% intervals of %s and %s overlap.", first.Strategy, last.Strategy)
+	if overlap(first, last) {
+		return fmt.Sprintf("Whether %s is faster than %s is not settled: their 95 %% intervals overlap.", first.Strategy, last.Strategy)
 	}
-	s := fmt.Sprintf("Of the sound strategies %s is fastest, %.1f × as fast as %s, the slowest", first.Strategy, x, last.Strategy)
-	switch n := len(first.Trials); {
+	s := fmt.Sprintf("Of the sound strategies %s is fastest, %.1f × as fast as %s, the slowest", first.Strategy, goodput(first)/goodput(last), last.Strategy)
+	switch n := min(len(first.Trials), len(last.Trials)); {
 	case n < 2:
 		s += " (one trial: do not quote the ratio)"
 	case n < 6:
 		s += fmt.Sprintf(" (medians of %d trials; six or more give an interval)", n)
 	}
+	var near []string
+	for _, l := range sound[1:] {
+		if overlap(first, l.cell) {
+			near = append(near, l.cell.Strategy)
+		}
+	}
+	if len(near) > 0 {
+		s += fmt.Sprintf("; its 95 %% interval overlaps that of %s, so which of them is faster is not settled", strings.Join(near, ", "))
+	}
 	return s + "."
+}
+
+// overlap reports whether the goodput of two cells has 95 % intervals that overlap.
+func overlap(a, b *bench.Cell) bool {
+	x, xok := a.Intervals["goodput"]
+	y, yok := b.Intervals["goodput"]
+	return xok && yok && x.Low <= y.High && y.Low <= x.High
+}
+
+// scoped says where the claims of sound strategies end.
+func scoped(sound []line) (all []string) {
+	for _, l := range sound {
+		if l.cell.Scope != "" {
+			all = append(all, fmt.Sprintf("%s is sound %s only.", l.cell.Strategy, l.cell.Scope))
+		}
+	}
+	return all
 }
 
 // costliest names the sound strategy that tried most often for a confirmation, where that is worth a word.
