@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/lockbench/lockbench/bench"
@@ -127,7 +129,11 @@ func number(v float64) string {
 	case v >= 0.9995:
 		return fmt.Sprintf("%.2f", v)
 	}
-	return fmt.Sprintf("%.3f", v)
+	// What is not 0 never reads as 0.
+	if v < 0.001 {
+		return "<0.001"
+	}
+	return strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
 }
 
 // grouped sets the thousands of a whole number apart, where there are so many digits that they would have to be counted.
