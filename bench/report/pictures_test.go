@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"html"
+	"image"
 	"image/color"
 	"image/png"
 	"io"
@@ -173,11 +174,13 @@ func TestPNGShowsEverySeries(t *testing.T) {
 	if img.Bounds().Dx() != int(plotWidth*pixelRatio) {
 		t.Errorf("%d pixels wide", img.Bounds().Dx())
 	}
-	seen := map[color.Color]int{}
-	for y := range img.Bounds().Dy() {
-		for x := range img.Bounds().Dx() {
-			seen[color.RGBAModel.Convert(img.At(x, y))]++
-		}
+	rgba, ok := img.(*image.RGBA)
+	if !ok {
+		t.Fatalf("pixels of type %T", img)
+	}
+	seen := map[color.RGBA]int{}
+	for p := rgba.Pix; len(p) > 0; p = p[4:] {
+		seen[color.RGBA{p[0], p[1], p[2], p[3]}]++
 	}
 	for _, p := range palette()[:4+len(seriesOf(full(t)))] {
 		if seen[p.light] < 100 {
