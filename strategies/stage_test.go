@@ -57,7 +57,7 @@ func newStage(t *testing.T, dsn, scenario, spec string, pipeline bool) *stage {
 	s.must(err)
 	t.Cleanup(pool.Close)
 	s.pool = pool
-	s.must(pool.Prepare(t.Context(), bench.SessionConfig{Statements: s.entrant.Discipline.Statements()}))
+	s.must(pool.Prepare(t.Context(), bench.SessionConfig{Statements: s.entrant.Discipline.Statements(), Deadline: pgtest.Patience}))
 	return s
 }
 
