@@ -24,8 +24,9 @@ func (t *Told) Row() int64 {
 
 // Refusals counts the users to whom a row was refused.
 type Refusals struct {
-	Count int64
-	First Told
+	Count   int64
+	Missing int64 // of these, told that there is no such row
+	First   Told
 }
 
 // Ledger is what users were told in a trial: every confirmation and every lost answer, and of refusals the count and the first for
@@ -48,6 +49,9 @@ func (l *Ledger) add(t Told) {
 			r.First = t
 		}
 		r.Count++
+		if t.Outcome == NotFound {
+			r.Missing++
+		}
 		l.Refused[t.Row()] = r
 	default: // busy and failed promise nothing
 	}
@@ -64,6 +68,7 @@ func (l *Ledger) merge(o *Ledger) {
 			mine.First = r.First
 		}
 		mine.Count += r.Count
+		mine.Missing += r.Missing
 		l.Refused[k] = mine
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -103,8 +104,9 @@ func (r *Race) measure(ctx context.Context, store Store, stop *Stop, w Watcher, 
 	return nil
 }
 
-// warmUp races a burst's cell once with one user a connection and throws the result away, so that the first measured attempt finds
-// caches and plans as the later ones do. Closed and open modes warm up inside the trial instead.
+// warmUp races a burst's cell once with one user a connection and throws the result away, so that the cell's first trial finds the
+// server's and lockbench's caches as the later ones do; what restoring the tables invalidates, every trial pays alike. Closed and
+// open modes warm up inside the trial instead.
 func (r *Race) warmUp(ctx context.Context, store Store, pool Pool, stop *Stop, e *Entrant) error {
 	if r.Settings.Mode != Burst || r.Settings.Warmup == 0 {
 		return nil
@@ -122,7 +124,20 @@ func (r *Race) warmUp(ctx context.Context, store Store, pool Pool, stop *Stop, e
 // start lays the tables and sessions of a trial.
 func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e *Entrant, seed uint64, live *Live) (*trial, error) {
 	s := &r.Settings
-	if err := store.Restore(ctx, r.Scenario.Fill(r.Params)); err != nil {
+	// There is nothing to finish yet: the first wish to stop ends the filling of a large table.
+	filling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-stop.soft:
+			cancel()
+		case <-filling.Done():
+		}
+	}()
+	if err := store.Restore(filling, r.Scenario.Fill(r.Params)); err != nil {
+		if filling.Err() != nil {
+			err = filling.Err()
+		}
 		return nil, err
 	}
 	cfg := SessionConfig{Statements: e.Discipline.Statements(), Deadline: e.Retry.Deadline, LockTimeout: time.Duration(s.LockTimeout)}
@@ -144,6 +159,9 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 		t.sched = schedule(s.Rate, t.end, s.Operations, seed)
 	}
 	t.rec = newRecorder(shardsFor(s.Users), s.Mode == Open, t.warm, live)
+	if s.Operations == 0 {
+		t.rec.until = t.end
+	}
 	t.gate, _ = e.Discipline.(Gate)
 	t.drawer, _ = r.Scenario.(Drawer)
 	t.everybody = e.Discipline.Lends().Has(LendsAny) || slices.ContainsFunc(r.Scenario.Tables(), func(t *Table) bool { return t.Batched })
@@ -174,6 +192,9 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	if err != nil {
 		return nil, err
 	}
+	if r.Settings.Users >= manyUsers {
+		debug.FreeOSMemory() // the stacks of the trial before would stand beside those of this one
+	}
 	cpu := cpuTime()
 	began := time.Now()
 	all, window, broke := t.run()
@@ -201,10 +222,10 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 		}
 	}
 	res.Client.CPUSeconds = cpuUsed.Seconds()
-	res.Client.CPUShare = cpuUsed.Seconds() / wall.Seconds() / float64(runtime.NumCPU())
+	res.Client.CPUShare = cpuUsed.Seconds() / wall.Seconds() / float64(runtime.GOMAXPROCS(0))
 	c.sum.add(all)
 
-	audit, err := r.audit(after, store, all.told)
+	audit, err := r.audit(after, store, all.told, t.hardStopped())
 	if err != nil {
 		if broke == nil {
 			broke = err
@@ -216,19 +237,27 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 		audit.Findings[i].Trial = n
 	}
 	res.Findings = append(res.Findings, audit.Findings...)
-	res.Verdict = judge(c.entrant.Claims, audit, &res.Figures)
+	res.Verdict = judge(c.entrant.pivotal(), audit, &res.Figures)
 	return res, broke
 }
+
+// manyUsers is from where the stacks of waiting users are worth collecting between trials.
+const manyUsers = 10_000
 
 // auditTimeout bounds reading the final state; a table of a million rows takes a second or two.
 const auditTimeout = time.Minute
 
-func (r *Race) audit(ctx context.Context, store Store, told *Ledger) (Audit, error) {
+func (r *Race) audit(ctx context.Context, store Store, told *Ledger, cut bool) (Audit, error) {
 	snap, err := store.Snapshot(ctx, r.Scenario.Tables())
 	if err != nil {
 		return Audit{}, fmt.Errorf("reading the final state: %w", err)
 	}
 	a := r.Scenario.Audit(r.Params, told, snap)
+	if cut {
+		// A hard stop undoes what others were refused for: that is lockbench's doing, not the strategy's.
+		a.Findings = slices.DeleteFunc(a.Findings, func(f Finding) bool { return f.Anomaly == FalseSoldOut })
+		delete(a.Counts, "undersold")
+	}
 	left, err := store.Leaks(ctx)
 	if err != nil {
 		return Audit{}, fmt.Errorf("looking for leaked locks: %w", err)
@@ -264,10 +293,15 @@ func (c *cellRun) cell(sc Scenario) Cell {
 	}
 	mid := medianTrial(c.trials)
 	cell.Trial, cell.Figures = mid.Number, mid.Figures
-	cell.Audit = maps.Clone(mid.Audit)
+	cell.Audit, cell.Outcomes = maps.Clone(mid.Audit), maps.Clone(mid.Outcomes)
 	for _, t := range c.trials {
 		for k, v := range t.Audit {
 			cell.Audit[k] = max(cell.Audit[k], v)
+		}
+		for _, o := range []Outcome{Failed, Indeterminate} { // as anomalies, they must not hide in a trial that is not the median
+			if n := t.Outcomes[o.String()]; n > cell.Outcomes[o.String()] {
+				cell.Outcomes[o.String()] = n
+			}
 		}
 		cell.Findings = mergeFindings(cell.Findings, t.Findings)
 		switch {
@@ -282,8 +316,13 @@ func (c *cellRun) cell(sc Scenario) Cell {
 	if cell.Uncorrected != nil {
 		cell.Uncorrected = byOutcome(&c.sum.uncorrected)
 	}
-	if w, ok := mid.Waits["lock"]; ok && cell.Waits["lock"].Total == nil {
-		cell.Waits["lock"] = w
+	if w := cell.Waits[waitLock.String()]; w.Total == nil {
+		for _, t := range c.trials { // of row locks each trial has its total, from samples
+			if of := t.Waits[waitLock.String()].Total; of != nil {
+				w.Total = ptr(value(w.Total) + *of)
+				cell.Waits[waitLock.String()] = w
+			}
+		}
 	}
 	cell.Intervals = intervals(c.trials)
 	return cell

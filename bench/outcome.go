@@ -73,6 +73,7 @@ type Fault struct {
 	Kind     Contention // with ClassContention
 	SQLState string     // "" when the error did not come from the server
 	Broken   bool       // the connection cannot be used again
+	Aborted  bool       // lockbench itself ended the connection
 	Err      error
 }
 

@@ -83,8 +83,11 @@ type seat struct {
 type User struct {
 	ID  int64
 	t   *trial
-	rng *rand.Rand
-	d   done // of the operation under way
+	pcg *rand.PCG  // behind rng
+	rng *rand.Rand // draws requests, from the number of the operation: the n-th is the same under every strategy
+	// jitter draws backoffs, apart from the requests, which must not depend on how often somebody lost a race.
+	jitter *rand.Rand
+	d      done // of the operation under way
 }
 
 // run races the cell once and returns what was recorded, the window it was measured in and why it broke off, if it did.
@@ -97,7 +100,8 @@ func (t *trial) run() (*tally, time.Duration, error) {
 	for i := range s.Users {
 		go func() {
 			defer over.Done()
-			u := &User{ID: int64(i) + 1, t: t, rng: rand.New(rand.NewPCG(t.seed, uint64(i)))}
+			u := &User{ID: int64(i) + 1, t: t, pcg: rand.NewPCG(0, 0), jitter: rand.New(rand.NewPCG(t.seed, uint64(i)))}
+			u.rng = rand.New(u.pcg)
 			ready.Done()
 			<-barrier
 			u.live()
@@ -113,7 +117,7 @@ func (t *trial) run() (*tally, time.Duration, error) {
 
 	all := t.rec.merged()
 	window := max(0, all.last-t.warm) // nothing was measured when a bounded run ends in its warm-up
-	if s.Mode != Burst && s.Operations == 0 && !t.stop.Softly() {
+	if t.rec.until > 0 && !t.stop.Softly() {
 		window = time.Duration(s.Duration)
 	}
 	if p := t.broken.Load(); p != nil {
@@ -208,20 +212,13 @@ func (u *User) sleep(d time.Duration) bool {
 // act runs one operation from its due time to its final answer and records it.
 func (u *User) act(n int64, due time.Duration) {
 	t := u.t
+	u.pcg.Seed(t.seed, uint64(n))
 	r := Request{Op: n, User: u.ID, Key: t.picker.pick(u.rng), Quantity: 1}
 	if t.drawer != nil {
 		t.drawer.Draw(t.race.Params, u.rng, &r)
 	}
 	u.d = done{due: due}
 	u.d.told.Request = r
-	flight := &t.flight[0]
-	if !t.everybody {
-		flight = &t.flight[r.Key]
-	}
-	u.d.contended = flight.Add(1) > 1
-	if r.To > 0 {
-		u.d.contended = t.flight[r.To].Add(1) > 1 || u.d.contended
-	}
 	start := time.Since(t.begin)
 	u.d.told.Start = start
 	if t.rec.open {
@@ -229,15 +226,26 @@ func (u *User) act(n int64, due time.Duration) {
 	}
 	u.d.told.Answer = t.cell.Operation(u, &u.d.told.Request)
 	u.d.told.End = time.Since(t.begin)
-	flight.Add(-1)
-	if r.To > 0 {
-		t.flight[r.To].Add(-1)
-	}
 	if u.d.told.Outcome == Pending { // a stop kept it from starting
 		t.never.Add(1)
 		return
 	}
 	t.rec.record(int(u.ID), &u.d)
+}
+
+// meet notes that the user goes for its rows, by delta 1, or has let go of them, by -1. Who finds somebody else at a row is contended.
+// It is called around what a strategy protects: users in line for a connection have not met anybody yet.
+func (t *trial) meet(d *done, r *Request, delta int32) {
+	key := r.Key
+	if t.everybody {
+		key = 0
+	}
+	if t.flight[key].Add(delta) > 1 {
+		d.contended = true
+	}
+	if r.To > 0 && r.To != key && t.flight[r.To].Add(delta) > 1 {
+		d.contended = true
+	}
 }
 
 func (u *User) wait(k waitKind, d time.Duration) {
@@ -261,7 +269,13 @@ func (u *User) Transact(body Body, r *Request) Answer {
 			return u.giveUp(nil)
 		}
 		u.d.told.Attempts++
+		if t.gate == nil {
+			t.meet(&u.d, r, 1)
+		}
 		ans, err := attempt(c.sess, body, r)
+		if t.gate == nil {
+			t.meet(&u.d, r, -1)
+		}
 		t.release(c, err)
 		leave()
 		if err == nil {
@@ -279,7 +293,7 @@ func (u *User) Transact(body Body, r *Request) Answer {
 		if n > retry.Max || u.late(0) || t.hardStopped() {
 			return Answer{Outcome: Busy}
 		}
-		if pause := retry.Backoff.Wait(n, u.rng); pause > 0 {
+		if pause := retry.Backoff.Wait(n, u.jitter); pause > 0 {
 			if u.late(pause) {
 				return Answer{Outcome: Busy}
 			}
@@ -347,6 +361,18 @@ func (u *User) enter(r *Request) (leave func(), err error) {
 	if u.t.gate == nil {
 		return func() {}, nil
 	}
+	u.t.meet(&u.d, r, 1) // users meet at the gate: behind it there is one at a time
+	defer func() {
+		if err != nil {
+			u.t.meet(&u.d, r, -1)
+			return
+		}
+		open := leave
+		leave = func() {
+			open()
+			u.t.meet(&u.d, r, -1)
+		}
+	}()
 	ctx := u.t.ctx
 	if d := u.t.cell.Retry.Deadline; d > 0 {
 		var cancel context.CancelFunc
@@ -437,6 +463,14 @@ func attempt(s Session, body Body, r *Request) (Answer, error) {
 	if err == nil && (ans.Outcome == Confirmed || !s.Wrote()) {
 		if err = s.Commit(); err == nil {
 			return ans, nil
+		}
+		if f := faultOf(err); f.Class == ClassIndeterminate && !s.Wrote() {
+			g := *f // nothing was written, so there is nothing not to know
+			g.Class = ClassFailed
+			if g.Aborted {
+				g.Class = ClassAborted
+			}
+			err = &g
 		}
 	} else if err == nil {
 		return ans, s.Rollback()

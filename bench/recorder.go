@@ -118,6 +118,9 @@ type tally struct {
 	seconds     []Second
 	told        *Ledger
 	last        time.Duration // the latest end of a measured operation
+	// Of the operations that were measured, those that ended inside the window: rates are of these, or working off a backlog after the
+	// window would count as speed.
+	finishedIn, confirmedIn int64
 }
 
 // maxErrors bounds how many different texts of failures are kept.
@@ -129,6 +132,7 @@ type recorder struct {
 	shards []*tally
 	open   bool
 	warm   time.Duration // operations due earlier are not measured, though they are audited
+	until  time.Duration // end of the window; 0: it ends with the last operation
 	live   *Live
 }
 
@@ -170,6 +174,12 @@ func (r *recorder) record(shard int, d *done) {
 	t.told.add(d.told)
 	if measured {
 		t.measure(d, lost, r.open, r.warm)
+		if r.until == 0 || d.told.End <= r.until {
+			t.finishedIn++
+			if d.told.Outcome == Confirmed {
+				t.confirmedIn++
+			}
+		}
 	}
 	t.mu.Unlock()
 	if !measured {
@@ -260,6 +270,8 @@ func (t *tally) add(s *tally) {
 	t.attempts += s.attempts
 	t.retries += s.retries
 	t.contended += s.contended
+	t.finishedIn += s.finishedIn
+	t.confirmedIn += s.confirmedIn
 	for k, n := range s.reasons {
 		t.reasons[k] += n
 	}
@@ -309,8 +321,8 @@ func (t *tally) figures(window time.Duration, open bool) Figures {
 		f.Amplification = ptr(float64(t.attempts) / float64(confirmed))
 	}
 	if window > 0 {
-		f.Throughput = ptr(float64(f.Operations) / window.Seconds())
-		f.Goodput = ptr(float64(confirmed) / window.Seconds())
+		f.Throughput = ptr(float64(t.finishedIn) / window.Seconds())
+		f.Goodput = ptr(float64(t.confirmedIn) / window.Seconds())
 	}
 	f.Latency, f.Waits = t.distributions()
 	if open {

@@ -169,7 +169,8 @@ type ScenarioInfo struct {
 	Story     string `json:"story"`     // what happens, for a reader
 	Invariant string `json:"invariant"` // what the audit checks
 	Unit      string `json:"unit"`      // what --rows counts, in the plural
-	// Anomalies are what can go wrong here. A strategy that claims to prevent none of them is never called sound.
+	// Anomalies are what can go wrong here, first what the scenario is about: a strategy that does not claim to prevent that is never
+	// called sound.
 	Anomalies []Anomaly   `json:"anomalies"`
 	Options   []OptionDoc `json:"options,omitempty"` // each is a flag of run
 }

@@ -28,12 +28,16 @@ func selfCheck(r *Race, rep *Report) []Warning {
 			"a pooler stands in front of the server: statements are parsed at every execution%s", cost)
 	}
 	var few []string
+	var about Anomaly // what the scenario is about
+	if r.Scenario != nil && len(r.Scenario.Info().Anomalies) > 0 {
+		about = r.Scenario.Info().Anomalies[0]
+	}
 	for i := range rep.Cells {
 		c := &rep.Cells[i]
 		if len(c.Trials) == 0 {
 			continue
 		}
-		checkEvidence(c, s, warn)
+		checkEvidence(c, s, about, warn)
 		checkBottleneck(c, s, warn)
 		checkServer(c, s, srv, warn)
 		checkPercentiles(c, warn)
@@ -51,9 +55,11 @@ func selfCheck(r *Race, rep *Report) []Warning {
 type warner func(code, strategy, fix, format string, args ...any)
 
 // checkEvidence warns of cells whose verdict rests on too little.
-func checkEvidence(c *Cell, s *Settings, warn warner) {
+func checkEvidence(c *Cell, s *Settings, about Anomaly, warn warner) {
 	more := "raise --users or --think, or lower --rows"
 	switch {
+	case c.Verdict == Undetermined && len(c.Claim) > 0 && about != "" && !slices.Contains(c.Claim, about):
+		warn("not-claimed", c.Strategy, more, "%s does not claim to prevent %s and showed none this time: that is luck, not safety", c.Strategy, about)
 	case c.Verdict == Undetermined && len(c.Claim) == 0:
 		warn("no-anomaly", c.Strategy, more, "%s claims nothing and showed no anomaly this time: that is luck, not safety", c.Strategy)
 	case c.Verdict == Undetermined && c.Contended == 0:
@@ -75,9 +81,15 @@ func checkEvidence(c *Cell, s *Settings, warn warner) {
 	if n := c.Outcomes[Indeterminate.String()]; n > 0 {
 		warn("indeterminate", c.Strategy, "", "%d operations of %s lost the answer to their COMMIT; the audit allows them both ways", n, c.Strategy)
 	}
-	if n := c.Outcomes[Busy.String()]; n > 0 && float64(n) > 0.01*float64(c.Operations) {
+	n, of := c.Outcomes[Busy.String()], c.Operations
+	for _, t := range c.Trials { // of the worst trial, should it not be the median one
+		if b := t.Outcomes[Busy.String()]; b > n {
+			n, of = b, t.Operations
+		}
+	}
+	if n > 0 && float64(n) > 0.01*float64(of) {
 		warn("busy", c.Strategy, "raise --retries or --deadline, or lengthen --backoff",
-			"%d of %d users of %s were told to try later: their retries or their deadline ran out", n, c.Operations, c.Strategy)
+			"%d of %d users of %s were told to try later: their retries or their deadline ran out", n, of, c.Strategy)
 	}
 	if s.Mode != Burst && c.Reasons[string(SoldOut)] > c.Outcomes[Confirmed.String()] {
 		warn("sold-out", c.Strategy, "raise --capacity or --rows", "%s was sold out for most of the window: its goodput is that of the stock, not of the strategy", c.Strategy)
@@ -92,7 +104,7 @@ func checkBottleneck(c *Cell, s *Settings, warn warner) {
 	}
 	if lag := c.Waits[waitLag.String()]; value(lag.P99) > 10 {
 		warn("schedule-lag", c.Strategy, "raise --users or lower --rate",
-			"users of %s started up to %.0f ms (p99) after they were due: all %d users were busy; response times count from the due time", c.Strategy, *lag.P99, s.Users)
+			"users of %s started up to %.0f ms (p99) after they were due: all %d users were busy, or the machine was; response times count from the due time", c.Strategy, *lag.P99, s.Users)
 	}
 	pool, all := c.Waits[waitPool.String()], c.Latency["all"]
 	if s.Mode != Burst && value(pool.P50) > 1 && value(pool.P50) > 0.5*value(all.P50) {

@@ -80,7 +80,8 @@ type Entrant struct {
 	Operation  Operation
 	Retry      Retry
 	Claims     []Anomaly
-	NA         string // why it is not run; the rest is empty then
+	pivot      Anomaly // what the scenario is about
+	NA         string  // why it is not run; the rest is empty then
 }
 
 // Claimer is a discipline whose options change what its strategy claims.
@@ -213,8 +214,12 @@ func (s *Settings) check() []error {
 // expand turns the --strategy list into specs; all stands for every strategy and tolerates n/a.
 func expand(list []string, strategies []Strategy) (specs []Spec, tolerant bool, err error) {
 	var errs []error
-	for _, item := range list {
-		if item == All {
+	var items []string
+	if len(list) > 0 {
+		items = strings.Split(strings.Join(list, ","), ",")
+	}
+	for _, item := range items {
+		if strings.TrimSpace(item) == All {
 			tolerant = true
 			for _, st := range strategies {
 				if info := st.Info(); !info.External {
@@ -284,6 +289,9 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, base Retry, s Settings, v
 		e.Claims = c.Prevents()
 	}
 	e.Claims = atStake(e.Claims, sc.Info())
+	if at := sc.Info().Anomalies; len(at) > 0 {
+		e.pivot = at[0]
+	}
 	return e, nil
 }
 
@@ -307,4 +315,12 @@ func checkScenarioOptions(given Options, sc ScenarioInfo) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// pivotal returns the claims on which a verdict of sound may rest: none, unless what the scenario is about is among them.
+func (e *Entrant) pivotal() []Anomaly {
+	if !slices.Contains(e.Claims, e.pivot) {
+		return nil
+	}
+	return e.Claims
 }

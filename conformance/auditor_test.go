@@ -52,7 +52,7 @@ func TestAuditorSeesTampering(t *testing.T) {
 		{
 			name: "a user refused a seat that is free", race: seats, strategy: "atomic", sql: "UPDATE lockbench.seats SET holder = NULL WHERE id = 1",
 			counts: map[string]int64{"lost_updates": 1}, also: "undersold",
-			anomaly: bench.FalseSoldOut, row: 1, told: "already assigned", holds: "1 seats are free",
+			anomaly: bench.FalseSoldOut, row: 1, told: "already assigned", holds: "seat 1 is free",
 		},
 		{
 			name: "a seat given to a user who was never told", race: seats, strategy: "optimistic", sql: "UPDATE lockbench.seats SET holder = 999 WHERE id = 2",

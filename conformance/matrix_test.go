@@ -82,11 +82,11 @@ func suited(t *testing.T, i int, via bench.Connecting) (fit []string) {
 	return fit
 }
 
-// claims says which cells claim anything.
+// claims says which cells claim to prevent what the scenario is about.
 func claims(r *bench.Race) map[string]bool {
 	m := map[string]bool{}
 	for _, e := range r.Cells {
-		m[e.Spec.Label] = len(e.Claims) > 0
+		m[e.Spec.Label] = slices.Contains(e.Claims, r.Scenario.Info().Anomalies[0])
 	}
 	return m
 }

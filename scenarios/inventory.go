@@ -159,8 +159,12 @@ func (Inventory) Audit(p bench.Params, told *bench.Ledger, db bench.Snapshot) be
 	for _, item := range db[stockTable.Name] {
 		s, refused := at(item.Key), told.Refused[item.Key]
 		auditItem(&item, s, p.Capacity, &over, &lost, &phantom, &below)
-		if refused.Count > 0 && item.Values[available] > 0 {
-			unsold.Count += refused.Count
+		wrongly := refused.Missing // the item is there
+		if item.Values[available] > 0 {
+			wrongly = refused.Count
+		}
+		if wrongly > 0 {
+			unsold.Count += wrongly
 			if unsold.First == nil {
 				unsold.First = refused.First.Witness(refusal(&refused.First), itemHolds(&item))
 			}
@@ -170,7 +174,7 @@ func (Inventory) Audit(p bench.Params, told *bench.Ledger, db bench.Snapshot) be
 	lost.Message = fmt.Sprintf("%d confirmed unit%s missing from the database", lost.Count, are(lost.Count))
 	phantom.Message = fmt.Sprintf("%d unit%s gone that nobody was told to have", phantom.Count, are(phantom.Count))
 	below.Message = fmt.Sprintf("%d item%s below zero", below.Count, are(below.Count))
-	unsold.Message = fmt.Sprintf("%d user%s told that an item was gone of which units are left", unsold.Count, were(unsold.Count))
+	unsold.Message = fmt.Sprintf("%d user%s told that an item was gone which is there, with units left or without", unsold.Count, were(unsold.Count))
 	a.Check("overbooked", over)
 	a.Check("lost_updates", lost)
 	a.Check("unexplained", phantom)

@@ -34,7 +34,7 @@ func (OnCall) Info() bench.ScenarioInfo {
 		Summary:   "write skew: two doctors a shift, each may go off duty if another stays",
 		Story:     "The service reads who is on duty in the shift, and lets a doctor go if another one stays. Two doctors who ask at once both see the other on duty, and each writes a row of their own: no row is written twice, so nothing that guards single rows notices.",
 		Invariant: "in every shift somebody is on duty, and who was told to be off duty is",
-		Anomalies: []bench.Anomaly{bench.WriteSkew},
+		Anomalies: []bench.Anomaly{bench.WriteSkew, bench.LostUpdate, bench.FalseSoldOut},
 	}
 }
 
@@ -91,14 +91,17 @@ func goOffDuty(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
 	if err != nil {
 		return bench.Answer{}, err
 	}
-	if r.Quantity >= int64(len(team)) {
+	staying, mine := int64(0), -1
+	for i, d := range team {
+		staying += d.Values[onDuty]
+		if d.Key == doctorOf(r) {
+			mine = i
+		}
+	}
+	if mine < 0 {
 		return bench.Unknown(), nil
 	}
-	me := team[r.Quantity]
-	staying := int64(0)
-	for _, d := range team {
-		staying += d.Values[onDuty]
-	}
+	me := team[mine]
 	switch {
 	case me.Values[onDuty] == 0:
 		return bench.No(AlreadyOff), nil
@@ -114,37 +117,66 @@ func goOffDuty(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
 	return bench.Yes(), nil
 }
 
-// Audit looks for shifts without anybody, and for doctors who were let go and are still on duty.
+// doctorOf is the doctor who asks.
+func doctorOf(r *bench.Request) int64 { return (r.Key-1)*doctorsPerShift + 1 + r.Quantity }
+
+// Audit looks at every shift: whether anybody is on duty, whether who was let go is off and nobody else, and whether anybody was refused
+// without need. Who lost the answer to a COMMIT may be off or on.
 func (OnCall) Audit(_ bench.Params, told *bench.Ledger, db bench.Snapshot) bench.Audit {
+	letGo, unanswered := map[int64]*bench.Told{}, map[int64]bool{} // by doctor
+	for i := range told.Confirmed {
+		letGo[doctorOf(&told.Confirmed[i].Request)] = &told.Confirmed[i]
+	}
+	for i := range told.Indeterminate {
+		unanswered[doctorOf(&told.Indeterminate[i].Request)] = true
+	}
+	skew, lost := bench.Finding{Anomaly: bench.WriteSkew}, bench.Finding{Anomaly: bench.LostUpdate}
+	strange, needless := bench.Finding{Anomaly: bench.LostUpdate}, bench.Finding{Anomaly: bench.FalseSoldOut}
+	note := func(f *bench.Finding, w *bench.Witness) {
+		f.Count++
+		if f.First == nil {
+			f.First = w
+		}
+	}
 	staying := map[int64]int64{}
 	for _, d := range db[doctorsTable.Name] {
 		staying[d.Values[shift]] += d.Values[onDuty]
+		t, off := letGo[d.Key], d.Values[onDuty] == 0
+		switch {
+		case t != nil && !off:
+			note(&lost, t.Witness("you are off duty", fmt.Sprintf("doctor %d is on duty", d.Key)))
+		case t == nil && off && !unanswered[d.Key]:
+			note(&strange, &bench.Witness{Row: d.Key, Told: "nothing", Holds: fmt.Sprintf("doctor %d is off duty", d.Key)})
+		}
 	}
-	skew := bench.Finding{Anomaly: bench.WriteSkew}
-	lost := bench.Finding{Anomaly: bench.LostUpdate}
-	counted := map[int64]bool{}
-	for i := range told.Confirmed {
-		t := &told.Confirmed[i]
-		doctor := (t.Request.Key-1)*doctorsPerShift + 1 + t.Quantity
-		if row, found := db.Find(doctorsTable.Name, doctor); !found || row.Values[onDuty] != 0 {
-			lost.Count++
-			if lost.First == nil {
-				lost.First = t.Witness("you are off duty", fmt.Sprintf("doctor %d is on duty", doctor))
+	for doctor, t := range letGo {
+		if _, found := db.Find(doctorsTable.Name, doctor); !found {
+			note(&lost, t.Witness("you are off duty", fmt.Sprintf("there is no doctor %d", doctor)))
+		}
+	}
+	for n, on := range staying {
+		if on == 0 {
+			w := &bench.Witness{Row: n, Told: "nothing"}
+			for _, t := range letGo {
+				if t.Request.Key == n && (w.User == 0 || ms(t.End) > w.EndMS) {
+					w = t.Witness("you are off duty, another stays", "")
+				}
 			}
+			w.Holds = fmt.Sprintf("nobody is on duty in shift %d", n)
+			note(&skew, w)
 		}
-		if staying[t.Request.Key] > 0 || counted[t.Request.Key] {
-			continue
-		}
-		counted[t.Request.Key] = true
-		skew.Count++
-		if skew.First == nil {
-			skew.First = t.Witness("you are off duty, another stays", fmt.Sprintf("nobody is on duty in shift %d", t.Request.Key))
+		if r := told.Refused[n]; on == doctorsPerShift && r.Count > 0 || r.Missing > 0 { // nobody ever comes back on duty
+			note(&needless, r.First.Witness(refusal(&r.First), fmt.Sprintf("%d doctors are on duty in shift %d", on, n)))
 		}
 	}
 	skew.Message = fmt.Sprintf("%d shift%s without anybody on duty", skew.Count, are(skew.Count))
 	lost.Message = fmt.Sprintf("%d doctor%s still on duty who had been let go", lost.Count, are(lost.Count))
+	strange.Message = fmt.Sprintf("%d doctor%s off duty whom nobody let go", strange.Count, are(strange.Count))
+	needless.Message = fmt.Sprintf("in %d shift%s somebody was refused without need", needless.Count, plural(needless.Count))
 	var a bench.Audit
 	a.Check("write_skew", skew)
 	a.Check("lost_updates", lost)
+	a.Check("unexplained", strange)
+	a.Check("undersold", needless)
 	return a
 }

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/lockbench/lockbench/bench"
 )
@@ -228,34 +227,39 @@ func unsoldSeats(told *bench.Ledger, db bench.Snapshot) bench.Finding {
 		}
 	}
 	for key, r := range told.Refused {
-		anyFree := r.First.Reason == bench.SoldOut && len(free) > 0 // "sold out" speaks of every seat
-		if !free[key] && !anyFree {
-			continue
+		n, holds := int64(0), ""
+		_, exists := db.Find(seatsTable.Name, key)
+		switch {
+		case free[key]:
+			n, holds = r.Count, fmt.Sprintf("seat %d is free", key)
+		case r.First.Reason == bench.SoldOut && len(free) > 0: // "sold out" speaks of every seat
+			n, holds = r.Count, fmt.Sprintf("%d seat%s free", len(free), are(int64(len(free))))
+		case exists:
+			n, holds = r.Missing, fmt.Sprintf("there is a seat %d", key)
 		}
-		f.Count += r.Count
-		if f.First == nil || r.First.Start < time.Duration(f.First.StartMS*float64(time.Millisecond)) {
-			f.First = r.First.Witness(refusal(&r.First), fmt.Sprintf("%d seats are free", len(free)))
+		f.Count += n
+		if n > 0 && (f.First == nil || ms(r.First.Start) < f.First.StartMS) {
+			f.First = r.First.Witness(refusal(&r.First), holds)
 		}
 	}
-	f.Message = fmt.Sprintf("%d user%s refused a seat that is free", f.Count, were(f.Count))
+	f.Message = fmt.Sprintf("%d user%s refused a seat that is free, or told that it does not exist", f.Count, were(f.Count))
 	return f
 }
 
 // strangeHolders counts seats held by somebody who was never told so; whoever lost the answer to his COMMIT is excused.
 func strangeHolders(told *bench.Ledger, db bench.Snapshot, promised map[int64]map[int64]bool) bench.Finding {
 	f := bench.Finding{Anomaly: bench.LostUpdate}
-	excused := map[int64]map[int64]bool{}
+	excused := map[int64]int{} // lost answers of a user: each may stand for one seat, whichever it was
 	for i := range told.Indeterminate {
-		t := &told.Indeterminate[i]
-		if excused[t.User] == nil {
-			excused[t.User] = map[int64]bool{}
-		}
-		excused[t.User][t.Row()] = true
+		excused[told.Indeterminate[i].User]++
 	}
-	anySeat := func(user int64) bool { return len(excused[user]) > 0 }
 	for _, seat := range db[seatsTable.Name] {
 		by := seat.Values[holder]
-		if by == bench.Null || promised[seat.Key][by] || anySeat(by) {
+		if by == bench.Null || promised[seat.Key][by] {
+			continue
+		}
+		if excused[by] > 0 {
+			excused[by]--
 			continue
 		}
 		f.Count++

@@ -43,7 +43,7 @@ func (Transfer) Info() bench.ScenarioInfo {
 		Summary:   "an amount moves between two of --rows accounts of --capacity each",
 		Story:     "The service reads both accounts, checks that the first has enough, and writes both. Read and written in the order in which the user named them, two users with opposite transfers lock each other out; sorted by id they do not.",
 		Invariant: "the sum of all balances is constant, none is below 0, and each account holds what its confirmed transfers say",
-		Anomalies: []bench.Anomaly{bench.LostUpdate, bench.Negative},
+		Anomalies: []bench.Anomaly{bench.LostUpdate, bench.Negative, bench.FalseSoldOut},
 		Options:   []bench.OptionDoc{{Name: lockOrder, Values: []string{"random", "sorted"}, Doc: "order in which the two accounts are locked: as drawn (default), or by id"}},
 	}
 }
@@ -213,7 +213,18 @@ func (Transfer) Audit(p bench.Params, told *bench.Ledger, db bench.Snapshot) ben
 			}
 		}
 	}
-	lost.Message = fmt.Sprintf("%d half transfer%s missing from, or twice in, the balances", lost.Count, are(lost.Count))
+	missing := bench.Finding{Anomaly: bench.FalseSoldOut}
+	for key, r := range told.Refused {
+		_, from := db.Find(accountsTable.Name, key)
+		_, to := db.Find(accountsTable.Name, r.First.To)
+		if from && to && r.Missing > 0 {
+			missing.Count += r.Missing
+			missing.First = r.First.Witness(refusal(&r.First), fmt.Sprintf("there are accounts %d and %d", key, r.First.To))
+		}
+	}
+	missing.Message = fmt.Sprintf("%d user%s told that an account does not exist, and it does", missing.Count, were(missing.Count))
+	// Lost debits and lost credits of one account cancel: what its balance is off by is the least that was lost.
+	lost.Message = fmt.Sprintf("at least %d half transfer%s missing from, or twice in, the balances", lost.Count, are(lost.Count))
 	below.Message = fmt.Sprintf("%d account%s below zero", below.Count, are(below.Count))
 	drift := bench.Finding{Anomaly: bench.LostUpdate, Count: (abs(sum-p.Capacity*p.Rows) + amount - 1) / amount}
 	drift.Message = fmt.Sprintf("the sum of all balances is %d, not %d", sum, p.Capacity*p.Rows)
@@ -222,6 +233,7 @@ func (Transfer) Audit(p bench.Params, told *bench.Ledger, db bench.Snapshot) ben
 	a.Check("lost_updates", lost)
 	a.Check("negative", below)
 	a.Check("sum_drift", drift)
+	a.Check("undersold", missing)
 	return a
 }
 

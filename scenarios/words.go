@@ -1,6 +1,10 @@
 package scenarios
 
-import "github.com/lockbench/lockbench/bench"
+import (
+	"time"
+
+	"github.com/lockbench/lockbench/bench"
+)
 
 func plural[N int | int64](n N) string {
 	if n == 1 {
@@ -30,3 +34,6 @@ func refusal(t *bench.Told) string {
 	}
 	return string(t.Reason)
 }
+
+// ms is a time as witnesses carry it.
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -54,7 +54,7 @@ func classifyState(pg *pgconn.PgError, committing bool) *bench.Fault {
 		f.Class = bench.ClassTimeout
 	default:
 		f.Class = bench.ClassFailed
-		if pg.Severity == "FATAL" || pg.Severity == "PANIC" {
+		if s := severity(pg); s == "FATAL" || s == "PANIC" {
 			f.Broken = true
 			if committing { // the server may have committed before it was told to go
 				f.Class = bench.ClassIndeterminate
@@ -62,4 +62,12 @@ func classifyState(pg *pgconn.PgError, committing bool) *bench.Fault {
 		}
 	}
 	return f
+}
+
+// severity is how bad an error is in the protocol's own words: Severity itself is translated.
+func severity(pg *pgconn.PgError) string {
+	if pg.SeverityUnlocalized != "" {
+		return pg.SeverityUnlocalized
+	}
+	return pg.Severity // a server before 9.6
 }

@@ -119,7 +119,23 @@ func (c *conn) Begin(b *bench.Stmt) error {
 		c.begin = b
 		return nil
 	}
-	return c.command(b.SQL+c.local, false)
+	return c.command(c.opening(b), false)
+}
+
+// opening is BEGIN. Where the connection has no session of its own, what a session would hold rides along: its isolation level, its
+// limits, and then the strategy's own settings, which count more.
+func (c *conn) opening(b *bench.Stmt) string {
+	if !c.pooled {
+		return b.SQL
+	}
+	begin, settings, more := strings.Cut(b.SQL, "; ")
+	if begin == "BEGIN" {
+		begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+	}
+	if more {
+		settings = "; " + settings
+	}
+	return begin + c.local + settings
 }
 
 // Commit ends the transaction.
@@ -151,7 +167,8 @@ func (c *conn) Query(s *bench.Stmt, args []int64, into *bench.Rows) error {
 
 // Exec runs a statement and returns the number of rows it affected.
 func (c *conn) Exec(s *bench.Stmt, args []int64) (int64, error) {
-	alone := c.begin == nil && c.status == 'I'
+	// Outside a transaction a write commits by itself; a SELECT, as of a lock, commits nothing.
+	alone := c.begin == nil && c.status == 'I' && !strings.HasPrefix(s.SQL, "SELECT")
 	c.sendBegin()
 	c.send(s, args)
 	return c.roundTrip(nil, alone)
@@ -169,13 +186,8 @@ func (c *conn) sendBegin() {
 	if c.begin == nil {
 		return
 	}
-	for _, sql := range c.parts(c.begin) {
+	for _, sql := range strings.Split(c.opening(c.begin), "; ") {
 		c.sendSQL(sql, c.prepared[sql], nil)
-	}
-	for _, sql := range strings.Split(c.local, "; ") {
-		if sql != "" {
-			c.sendSQL(sql, "", nil)
-		}
 	}
 	c.begin = nil
 }
@@ -313,7 +325,7 @@ func appendRow(into *bench.Rows, values [][]byte) error {
 func (c *conn) lost(err error, committing bool) error {
 	c.status = 'I'
 	f := classify(err, committing)
-	if c.aborted.Load() && f.Class == bench.ClassFailed {
+	if f.Aborted = c.aborted.Load(); f.Aborted && f.Class == bench.ClassFailed {
 		f.Class = bench.ClassAborted
 	}
 	return f

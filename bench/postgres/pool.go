@@ -97,13 +97,17 @@ func (c *conn) setUp(ctx context.Context, cfg bench.SessionConfig) error {
 		}
 		return nil
 	}
-	if err := c.command(fmt.Sprintf("SET statement_timeout = %d; SET lock_timeout = %d", millis(cfg.Deadline), millis(cfg.LockTimeout)), false); err != nil {
+	// The limits are for operations, not for making ready; and no default of the database or the role may change what a strategy is.
+	if err := c.command("SET default_transaction_isolation = 'read committed'; SET statement_timeout = 0; SET lock_timeout = 0", false); err != nil {
 		return err
 	}
 	if err := c.prepare(ctx, cfg.Statements); err != nil {
 		return err
 	}
-	return c.settle(ctx)
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	return c.command(fmt.Sprintf("SET statement_timeout = %d; SET lock_timeout = %d", millis(cfg.Deadline), millis(cfg.LockTimeout)), false)
 }
 
 // millis rounds up: a limit below a millisecond is still a limit, and 0 means none.

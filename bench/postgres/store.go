@@ -68,6 +68,12 @@ func Connect(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	// A pooler answers the connection with a process number of its own making.
 	s.pooled = pid != int64(s.admin.PgConn().PID())
+	if !s.pooled { // limits of the role are for its queries, not for filling a table
+		if _, err := s.admin.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("lifting the time limit of statements: %w", err)
+		}
+	}
 	return s, nil
 }
 
@@ -480,5 +486,8 @@ func (s *Store) parseCost(ctx context.Context) *float64 {
 		without += time.Since(t1)
 	}
 	cost := float64((with - without).Nanoseconds()) / 1000 / rounds
+	if cost <= 0 { // noise
+		return nil
+	}
 	return &cost
 }

@@ -112,7 +112,7 @@ func (f *runFlags) add(fs flagSet) {
 	g = fs.in("Retrying")
 	whole(g, &s.Retries, "retries", 100, "attempts after the first")
 	g.text(&s.Backoff, "backoff", "backoff", "exp=1ms..50ms", "between attempts, with full jitter: none, fixed=10ms, exp=1ms..50ms")
-	g.duration(&s.Deadline, "deadline", 30*time.Second, "of an operation, all attempts included; 0s for none")
+	g.duration(&s.Deadline, "deadline", 30*time.Second, "no attempt of an operation begins after it, and no statement lasts longer; 0s for none")
 	g.duration(&s.LockTimeout, "lock-timeout", 0, "of a wait for a lock (default none)")
 
 	f.where.add(fs.in("Database"))
@@ -243,6 +243,9 @@ func (a *app) checkEnd(s *bench.Settings, given *pflag.FlagSet) {
 		if s.Duration == 0 && s.Operations == 0 && !given.Changed("duration") {
 			s.Duration = bench.Duration(window)
 		}
+		if s.Operations > 0 && !given.Changed("warmup") {
+			s.Warmup = 0 // a warm-up would eat the operations
+		}
 		return
 	}
 	for _, name := range []string{"duration", "operations", "pause"} {
@@ -298,7 +301,8 @@ func (a *app) label(rep *bench.Report) {
 func (a *app) finish(f *runFlags, p plan, rep *bench.Report, broke error, sig *interruption) error {
 	var errs []error
 	if measured(rep) || sig.code() != 0 {
-		errs = append(errs, a.print(f, rep), a.save(p.files, rep))
+		// Saved first: whoever reads standard output may be gone.
+		errs = append(errs, a.save(p.files, rep), a.print(f, rep))
 	}
 	if broke != nil {
 		errs = append(errs, broke)

@@ -48,6 +48,7 @@ func (i *interruption) listen() {
 		}
 		say("stopping at once")
 		i.stop.Hard()
+		signal.Reset(os.Interrupt, syscall.SIGTERM) // a third ends the program as it is; its server goes with it
 	}
 }
 
