@@ -89,7 +89,7 @@ func TestLedger(t *testing.T) {
 	want := &Ledger{
 		Confirmed:     []Told{told(Confirmed, 5, 7, 10), told(Confirmed, 1, 7, 30)},
 		Indeterminate: []Told{told(Indeterminate, 6, 7, 40)},
-		Refused:       map[int64]Refusals{7: {Count: 3, First: told(Rejected, 8, 7, 5)}, 8: {Count: 1, First: told(Rejected, 9, 8, 1)}},
+		Refused:       map[int64]Refusals{7: {Count: 3, Missing: 1, First: told(Rejected, 8, 7, 5)}, 8: {Count: 1, First: told(Rejected, 9, 8, 1)}},
 	}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got  %+v\nwant %+v", all, want)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -473,7 +474,7 @@ func (s *Store) parseCost(ctx context.Context) *float64 {
 	}
 	defer func() { _ = pg.Exec(ctx, "DEALLOCATE ALL").Close() }()
 	arg := [][]byte{[]byte("1")}
-	var with, without time.Duration
+	var with, without []time.Duration
 	for range rounds {
 		t0 := time.Now()
 		r := pg.ExecParams(ctx, sql, arg, nil, nil, nil).Read()
@@ -482,10 +483,11 @@ func (s *Store) parseCost(ctx context.Context) *float64 {
 		if r.Err != nil || q.Err != nil {
 			return nil
 		}
-		with += t1.Sub(t0)
-		without += time.Since(t1)
+		with, without = append(with, t1.Sub(t0)), append(without, time.Since(t1))
 	}
-	cost := float64((with - without).Nanoseconds()) / 1000 / rounds
+	slices.Sort(with)
+	slices.Sort(without)
+	cost := float64((with[rounds/2] - without[rounds/2]).Nanoseconds()) / 1000 // medians: a busy machine has long outliers
 	if cost <= 0 { // noise
 		return nil
 	}
