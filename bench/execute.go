@@ -194,6 +194,7 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	}
 	if r.Settings.Users >= manyUsers {
 		debug.FreeOSMemory() // the stacks of the trial before would stand beside those of this one
+		defer debug.SetGCPercent(debug.SetGCPercent(tightGC))
 	}
 	cpu := cpuTime()
 	began := time.Now()
@@ -242,7 +243,10 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 }
 
 // manyUsers is from where the stacks of waiting users are worth collecting between trials.
-const manyUsers = 10_000
+const (
+	manyUsers = 10_000
+	tightGC   = 25 // percent of growth between collections, instead of 100
+)
 
 // auditTimeout bounds reading the final state; a table of a million rows takes a second or two.
 const auditTimeout = time.Minute

@@ -488,7 +488,7 @@ func (s *Store) parseCost(ctx context.Context) *float64 {
 	slices.Sort(with)
 	slices.Sort(without)
 	cost := float64((with[rounds/2] - without[rounds/2]).Nanoseconds()) / 1000 // medians: a busy machine has long outliers
-	if cost <= 0 { // noise
+	if cost <= 0 {                                                             // noise
 		return nil
 	}
 	return &cost
