@@ -295,7 +295,7 @@ func (c *cellRun) cell(sc Scenario) Cell {
 		cell.Trials = []Trial{}
 		return cell
 	}
-	mid := medianTrial(c.trials)
+	mid := telling(c.trials)
 	cell.Trial, cell.Figures = mid.Number, mid.Figures
 	cell.Audit, cell.Outcomes = maps.Clone(mid.Audit), maps.Clone(mid.Outcomes)
 	for _, t := range c.trials {
@@ -344,6 +344,22 @@ func mergeFindings(all, more []Finding) []Finding {
 		}
 	}
 	return all
+}
+
+// telling returns the trial whose counts stand for the cell: the one with the most anomalies if there are any, since what users were
+// told must add up with what was lost, else the median one.
+func telling(trials []Trial) *Trial {
+	worst, most := medianTrial(trials), int64(0)
+	for i := range trials {
+		var n int64
+		for _, found := range trials[i].Audit {
+			n += found
+		}
+		if n > most {
+			worst, most = &trials[i], n
+		}
+	}
+	return worst
 }
 
 // medianTrial returns the trial with the median goodput (the lower one of two).

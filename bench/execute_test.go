@@ -242,7 +242,7 @@ func TestCellFolds(t *testing.T) {
 		trials:  []Trial{a, b, c}, sum: newTally(),
 	}
 	cell := run.cell(&fakeScenario{})
-	if cell.Trial != 3 || cell.Operations != 20 {
+	if cell.Trial != 1 || cell.Operations != 10 {
 		t.Errorf("counts of trial %d, %d operations", cell.Trial, cell.Operations)
 	}
 	same(t, cell.Outcomes, map[string]int64{"failed": 7, "indeterminate": 1})

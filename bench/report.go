@@ -53,8 +53,9 @@ type Host struct {
 	CPUs int    `json:"cpus"`
 }
 
-// Cell is one strategy on one scenario over all its trials. Its counts and rates are those of the median trial by goodput (see
-// Trial), so that they belong together; the audit holds the worst trial's counts; latencies and waits are merged over all trials.
+// Cell is one strategy on one scenario over all its trials. Its counts and rates are those of one trial (see Trial), so that they belong
+// together: of the median one by goodput, or of the worst one where anomalies were found. The audit holds, of each count, the worst
+// trial's; latencies and waits are merged over all trials.
 type Cell struct {
 	Scenario    string            `json:"scenario"`
 	Strategy    string            `json:"strategy"` // the label: name and inline options

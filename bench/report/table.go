@@ -78,7 +78,7 @@ func counting(r *bench.Report) string {
 	if most < 2 {
 		return ""
 	}
-	return fmt.Sprintf("counts: the median of %d trials by goodput; overbooked, lost and the like: the worst of them; latencies: confirmed operations of all", most)
+	return fmt.Sprintf("counts: of the median of %d trials by goodput, and of the worst one where something was violated; latencies: confirmed operations of all", most)
 }
 
 // grid is the table as text, before it is drawn.
