@@ -13,9 +13,24 @@ type Report struct {
 	Started     time.Time   `json:"started"`
 	Partial     bool        `json:"partial,omitempty"` // the run was stopped or broke off: cells or trials are missing
 	Environment Environment `json:"environment"`
-	Plan        Settings    `json:"plan"`
+	Plan        Settings    `json:"plan,omitzero"`   // absent where there are several races, which have one each
+	Races       []Planned   `json:"races,omitempty"` // of a suite; see [Report.Parts]
 	Cells       []Cell      `json:"cells"`
 	Warnings    []Warning   `json:"warnings"`
+	Gate        []Assertion `json:"gate,omitempty"` // limits and expectations, those that were kept included
+}
+
+// Assertion is a limit or an expectation, held against one cell.
+type Assertion struct {
+	Race     string   `json:"race,omitempty"`
+	Scenario string   `json:"scenario,omitempty"`
+	Strategy string   `json:"strategy,omitempty"` // the cell's label; what the author named if there was no such cell
+	Text     string   `json:"text"`               // as its author wrote it: p99>50ms, or expect: sound
+	Figure   string   `json:"figure"`             // the limited figure; verdict for an expectation
+	Value    *float64 `json:"value,omitempty"`    // in the figure's own unit; absent where it was not measured, and for verdicts
+	Limit    *float64 `json:"limit,omitempty"`
+	Failed   bool     `json:"failed"`
+	Message  string   `json:"message"` // what is the case
 }
 
 // Build identifies the program.
@@ -57,6 +72,7 @@ type Host struct {
 // together: of the median one by goodput, or of the worst one where anomalies were found. The audit holds, of each count, the worst
 // trial's; latencies and waits are merged over all trials.
 type Cell struct {
+	Race        string            `json:"race,omitempty"` // its name, where the report holds several
 	Scenario    string            `json:"scenario"`
 	Strategy    string            `json:"strategy"` // the label: name and inline options
 	Name        string            `json:"name"`     // the strategy's name alone
@@ -166,6 +182,7 @@ type ClientSide struct {
 // Warning is something a reader must know before believing the figures.
 type Warning struct {
 	Code     string `json:"code"`
+	Race     string `json:"race,omitempty"`
 	Strategy string `json:"strategy,omitempty"`
 	Message  string `json:"message"`
 	Fix      string `json:"fix,omitempty"`
