@@ -35,6 +35,8 @@ type Ledger struct {
 	Confirmed     []Told // in the order of their end
 	Indeterminate []Told
 	Refused       map[int64]Refusals // rejected or not found, by row
+	Refusals      []Told             // every one of them, for a [Historian]; in the order of their end
+	history       bool
 }
 
 func (l *Ledger) add(t Told) {
@@ -53,6 +55,9 @@ func (l *Ledger) add(t Told) {
 			r.Missing++
 		}
 		l.Refused[t.Row()] = r
+		if l.history {
+			l.Refusals = append(l.Refusals, t)
+		}
 	default: // busy and failed promise nothing
 	}
 }
@@ -62,6 +67,7 @@ func newLedger() *Ledger { return &Ledger{Refused: map[int64]Refusals{}} }
 func (l *Ledger) merge(o *Ledger) {
 	l.Confirmed = append(l.Confirmed, o.Confirmed...)
 	l.Indeterminate = append(l.Indeterminate, o.Indeterminate...)
+	l.Refusals = append(l.Refusals, o.Refusals...)
 	for k, r := range o.Refused {
 		mine, seen := l.Refused[k]
 		if !seen || r.First.End < mine.First.End {
@@ -77,6 +83,7 @@ func (l *Ledger) sort() {
 	byEnd := func(a, b Told) int { return int(a.End - b.End) }
 	slices.SortStableFunc(l.Confirmed, byEnd)
 	slices.SortStableFunc(l.Indeterminate, byEnd)
+	slices.SortStableFunc(l.Refusals, byEnd)
 }
 
 // Witness is one case of a finding that a person can check.

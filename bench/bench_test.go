@@ -13,7 +13,7 @@ import (
 func BenchmarkRecord(b *testing.B) {
 	for _, o := range []Outcome{Confirmed, Rejected} {
 		b.Run(o.String(), func(b *testing.B) {
-			r := newRecorder(shardsFor(1000), false, 0, &Live{})
+			r := newRecorder(shardsFor(1000), false, 0, &Live{}, nil)
 			var users atomic.Int64
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
@@ -54,7 +54,7 @@ func BenchmarkPick(b *testing.B) {
 
 // BenchmarkMerge adds up a trial's shards, which happens once a trial, outside the measured window.
 func BenchmarkMerge(b *testing.B) {
-	r := newRecorder(shardsFor(1000), true, 0, &Live{})
+	r := newRecorder(shardsFor(1000), true, 0, &Live{}, nil)
 	for i, d := range busyDay() {
 		r.record(i, d)
 	}

@@ -140,7 +140,7 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 		}
 		return nil, err
 	}
-	cfg := SessionConfig{Statements: e.Discipline.Statements(), Deadline: e.Retry.Deadline, LockTimeout: time.Duration(s.LockTimeout)}
+	cfg := SessionConfig{Statements: e.statements(), Deadline: e.Retry.Deadline, LockTimeout: time.Duration(s.LockTimeout)}
 	if err := pool.Prepare(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,19 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 	if s.Mode == Open {
 		t.sched = schedule(s.Rate, t.end, s.Operations, seed)
 	}
-	t.rec = newRecorder(shardsFor(s.Users), s.Mode == Open, t.warm, live)
+	var classes []string
+	if c, ok := r.Scenario.(Classer); ok {
+		classes = c.Classes()
+	}
+	t.rec = newRecorder(shardsFor(s.Users), s.Mode == Open, t.warm, live, classes)
+	if h, ok := r.Scenario.(Historian); ok && h.NeedsRefusals(e.Params) {
+		for _, shard := range t.rec.shards {
+			shard.told.history = true
+		}
+	}
+	if again, ok := r.Scenario.(Resender); ok {
+		t.resend.after, t.resend.most = again.Resend(e.Params)
+	}
 	if s.Operations == 0 {
 		t.rec.until = t.end
 	}
@@ -171,7 +183,7 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 	conns := pool.Conns()
 	t.idle = make(chan *seat, len(conns))
 	for _, c := range conns {
-		t.idle <- &seat{conn: c, sess: t.open(c)}
+		t.idle <- t.seat(c)
 	}
 	return t, nil
 }
@@ -201,6 +213,10 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	all, window, broke := t.run()
 	cpuUsed, wall := cpuTime()-cpu, time.Since(began)
 
+	if err := t.recover(ctx, store); err != nil && broke == nil {
+		broke = err
+	}
+
 	// The audit must not be cut short by the very stop that ended the trial, or nothing measured could be judged.
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
@@ -215,6 +231,10 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	}
 	res := &Trial{Number: n, Findings: []Finding{}, Figures: all.figures(window, r.Settings.Mode == Open), Histograms: all.histograms(), Timeline: all.seconds}
 	res.Server = &side
+	res.Classes = all.byClass(t.rec.names)
+	if r.Settings.CallerDeadline > 0 {
+		res.Abandoned = &Abandoned{Operations: all.abandoned, HeldS: all.held.Seconds()}
+	}
 	if side.LockWaitTotal != nil {
 		w := res.Waits[waitLock.String()]
 		if w.Total == nil {
@@ -226,7 +246,7 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	res.Client.CPUShare = cpuUsed.Seconds() / wall.Seconds() / float64(runtime.GOMAXPROCS(0))
 	c.sum.add(all)
 
-	audit, err := r.audit(after, store, all.told, t.hardStopped())
+	audit, err := r.audit(after, store, c.entrant.Params, all.told, t.hardStopped())
 	if err != nil {
 		if broke == nil {
 			broke = err
@@ -251,16 +271,33 @@ const (
 // auditTimeout bounds reading the final state; a table of a million rows takes a second or two.
 const auditTimeout = time.Minute
 
-func (r *Race) audit(ctx context.Context, store Store, told *Ledger, cut bool) (Audit, error) {
+// recover lets the scenario put right what crashed users left half done. After a hard stop there are no connections to do it on.
+func (t *trial) recover(ctx context.Context, store Store) error {
+	rec, ok := t.race.Scenario.(Recoverer)
+	if !ok || t.hardStopped() {
+		return nil
+	}
+	db, err := store.Snapshot(ctx, t.race.Scenario.Tables())
+	if err != nil {
+		return fmt.Errorf("reading what is to be recovered: %w", err)
+	}
+	u := t.user(0, 0)
+	u.d.told.Start = time.Since(t.begin)
+	rec.Recover(u, t.cell.Params, db)
+	return nil
+}
+
+func (r *Race) audit(ctx context.Context, store Store, p Params, told *Ledger, cut bool) (Audit, error) {
 	snap, err := store.Snapshot(ctx, r.Scenario.Tables())
 	if err != nil {
 		return Audit{}, fmt.Errorf("reading the final state: %w", err)
 	}
-	a := r.Scenario.Audit(r.Params, told, snap)
+	a := r.Scenario.Audit(p, told, snap)
 	if cut {
-		// A hard stop undoes what others were refused for: that is lockbench's doing, not the strategy's.
-		a.Findings = slices.DeleteFunc(a.Findings, func(f Finding) bool { return f.Anomaly == FalseSoldOut })
+		// A hard stop undoes what others were refused for, and leaves no time to recover: that is lockbench's doing, not the strategy's.
+		a.Findings = slices.DeleteFunc(a.Findings, func(f Finding) bool { return f.Anomaly == FalseSoldOut || f.Anomaly == Stuck })
 		delete(a.Counts, "undersold")
+		delete(a.Counts, "stuck_reservations")
 	}
 	left, err := store.Leaks(ctx)
 	if err != nil {
@@ -315,8 +352,11 @@ func (c *cellRun) cell(sc Scenario) Cell {
 			cell.Verdict = Sound
 		}
 	}
-	cell.ClaimBroken = broken(e.Claims, cell.Findings)
+	cell.ClaimBroken = !e.leaky && broken(e.Claims, cell.Findings)
 	cell.Latency, cell.Waits = c.sum.distributions()
+	if classes, ok := sc.(Classer); ok {
+		cell.Classes = c.sum.byClass(classes.Classes())
+	}
 	if cell.Uncorrected != nil {
 		cell.Uncorrected = byOutcome(&c.sum.uncorrected)
 	}

@@ -52,7 +52,7 @@ func (*fakeScenario) Fill(p Params) []Fill {
 	return []Fill{{Table: &stock, Rows: p.Rows, Row: func(key int64) Row { return Row{Key: key, Values: [MaxColumns]int64{p.Capacity}} }}}
 }
 
-func (s *fakeScenario) Operation(Lends) (Operation, error) {
+func (s *fakeScenario) Operation(Lends, Params) (Operation, error) {
 	if s.operation != nil {
 		return s.operation, nil
 	}

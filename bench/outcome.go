@@ -98,6 +98,12 @@ var errLost = func() (all [contentions]*Fault) {
 // Lost returns the error of an attempt that lost a race without an error from the server, as a guarded write that matched 0 rows.
 func Lost(kind Contention) error { return errLost[kind] }
 
+// Crash returns the error of an attempt whose process is killed between two statements: its connection closes without a word, and its
+// user never hears.
+func Crash() error { return errCrash }
+
+var errCrash = &Fault{Class: ClassIndeterminate, Broken: true, Err: errors.New("the process was killed between two steps")}
+
 // faultOf returns err's fault; an error without one is a failure.
 func faultOf(err error) *Fault {
 	var f *Fault
@@ -113,6 +119,8 @@ type Answer struct {
 	Reason  Reason  // of a rejection
 	Key     int64   // the row the answer is about; 0: the one asked for
 	Batch   []int64 // the rows the answer is about, where it is about several
+	// Returned says that what was confirmed was given back before the operation ended.
+	Returned bool
 }
 
 // Reason says which rule rejected an operation.

@@ -58,25 +58,41 @@ type trial struct {
 	unique bool
 	// everybody meets everybody: operations are not about a certain row.
 	everybody bool
-	stop      *Stop
-	picker    *picker
-	flight    []atomic.Int32 // operations under way, by key
-	ops       atomic.Int64   // numbers given to operations
-	begin     time.Time
-	warm      time.Duration
-	end       time.Duration // no operation begins later; 0: no limit
-	seed      uint64
-	sched     []time.Duration
-	broken    atomic.Pointer[error] // why the trial cannot go on
-	never     atomic.Int64          // users a stop kept from starting
+	over      sync.WaitGroup // users, and requests sent again
+	again     atomic.Int64   // numbers given to those
+	resend    struct {
+		after time.Duration
+		most  int
+	}
+	nested atomic.Int32 // users who hold a connection and wait for a second
+	stop   *Stop
+	picker *picker
+	flight []atomic.Int32 // operations under way, by key
+	ops    atomic.Int64   // numbers given to operations
+	begin  time.Time
+	warm   time.Duration
+	end    time.Duration // no operation begins later; 0: no limit
+	seed   uint64
+	sched  []time.Duration
+	broken atomic.Pointer[error] // why the trial cannot go on
+	never  atomic.Int64          // users a stop kept from starting
 	// ctx ends with the hard stop; only waits outside the database watch it.
 	ctx context.Context
 }
 
 // seat is a connection with the strategy's session on it.
 type seat struct {
-	conn Conn
-	sess Session
+	conn  Conn
+	sess  Session
+	rogue Session // of those who do not follow the strategy; nil if all do
+}
+
+// session returns what the request is carried out through.
+func (s *seat) session(r *Request) Session {
+	if r.Rogue {
+		return s.rogue
+	}
+	return s.sess
 }
 
 // User is one client: a goroutine with its own randomness.
@@ -94,14 +110,13 @@ type User struct {
 func (t *trial) run() (*tally, time.Duration, error) {
 	s := &t.race.Settings
 	barrier := make(chan struct{})
-	var ready, over sync.WaitGroup
+	var ready sync.WaitGroup
 	ready.Add(s.Users)
-	over.Add(s.Users)
+	t.over.Add(s.Users)
 	for i := range s.Users {
 		go func() {
-			defer over.Done()
-			u := &User{ID: int64(i) + 1, t: t, pcg: rand.NewPCG(0, 0), jitter: rand.New(rand.NewPCG(t.seed, uint64(i)))}
-			u.rng = rand.New(u.pcg)
+			defer t.over.Done()
+			u := t.user(int64(i)+1, uint64(i))
 			ready.Done()
 			<-barrier
 			u.live()
@@ -112,7 +127,7 @@ func (t *trial) run() (*tally, time.Duration, error) {
 	close(barrier)
 
 	finished := make(chan struct{})
-	go func() { over.Wait(); close(finished) }()
+	go func() { t.over.Wait(); close(finished) }()
 	t.await(finished)
 
 	all := t.rec.merged()
@@ -124,6 +139,12 @@ func (t *trial) run() (*tally, time.Duration, error) {
 		return all, window, *p
 	}
 	return all, window, nil
+}
+
+func (t *trial) user(id int64, jitter uint64) *User {
+	u := &User{ID: id, t: t, pcg: rand.NewPCG(0, 0), jitter: rand.New(rand.NewPCG(t.seed, jitter))}
+	u.rng = rand.New(u.pcg)
+	return u
 }
 
 // await waits for the users, and ends their connections when a stopped run does not drain in time or is stopped hard.
@@ -217,6 +238,32 @@ func (u *User) act(n int64, due time.Duration) {
 	if t.drawer != nil {
 		t.drawer.Draw(t.race.Params, u.rng, &r)
 	}
+	u.perform(r, due, 0)
+}
+
+// firstResent is the number of the first request sent again: far above those of operations, whose n-th is the same under every strategy.
+const firstResent = int64(1) << 40
+
+// perform carries out a request; resent is how often it was sent before.
+func (u *User) perform(r Request, due time.Duration, resent int) {
+	t := u.t
+	if t.resend.after > 0 && resent < t.resend.most {
+		t.over.Add(1)
+		impatient := time.AfterFunc(t.resend.after, func() {
+			defer t.over.Done()
+			if t.stop.Softly() {
+				return
+			}
+			n := t.again.Add(1)
+			r.Op = firstResent + n
+			t.user(u.ID, uint64(r.Op)).perform(r, time.Since(t.begin), resent+1)
+		})
+		defer func() {
+			if impatient.Stop() {
+				t.over.Done()
+			}
+		}()
+	}
 	u.d = done{due: due}
 	u.d.told.Request = r
 	start := time.Since(t.begin)
@@ -226,11 +273,27 @@ func (u *User) act(n int64, due time.Duration) {
 	}
 	u.d.told.Answer = t.cell.Operation(u, &u.d.told.Request)
 	u.d.told.End = time.Since(t.begin)
+	u.abandon()
 	if u.d.told.Outcome == Pending { // a stop kept it from starting
 		t.never.Add(1)
 		return
 	}
 	t.rec.record(int(u.ID), &u.d)
+}
+
+// abandon is the view of a caller whose patience ended before the answer came: he has gone with an error, and what was done for him since
+// was done for nobody.
+func (u *User) abandon() {
+	limit, took := time.Duration(u.t.race.Settings.CallerDeadline), u.d.told.End-u.d.told.Start
+	if limit == 0 || took <= limit || u.d.told.Outcome == Pending {
+		return
+	}
+	u.d.cut, u.d.held = limit, took-limit
+	if u.d.told.Outcome == Confirmed {
+		u.d.told.Outcome = Indeterminate // it was done, and he does not know
+	} else if u.d.told.Outcome != Indeterminate {
+		u.d.told.Answer = Answer{Outcome: Busy}
+	}
 }
 
 // meet notes that the user goes for its rows, by delta 1, or has let go of them, by -1. Who finds somebody else at a row is contended.
@@ -269,11 +332,12 @@ func (u *User) Transact(body Body, r *Request) Answer {
 			return u.giveUp(nil)
 		}
 		u.d.told.Attempts++
-		if t.gate == nil {
+		gated := t.gate != nil && !r.Rogue
+		if !gated {
 			t.meet(&u.d, r, 1)
 		}
-		ans, err := attempt(c.sess, body, r)
-		if t.gate == nil {
+		ans, err := attempt(c.session(r), body, r)
+		if !gated {
 			t.meet(&u.d, r, -1)
 		}
 		t.release(c, err)
@@ -358,7 +422,7 @@ func (t *trial) hardStopped() bool {
 
 // enter passes the gate of a strategy that locks outside the database.
 func (u *User) enter(r *Request) (leave func(), err error) {
-	if u.t.gate == nil {
+	if u.t.gate == nil || r.Rogue {
 		return func() {}, nil
 	}
 	u.t.meet(&u.d, r, 1) // users meet at the gate: behind it there is one at a time
@@ -429,16 +493,24 @@ func (t *trial) release(c *seat, err error) {
 			t.stop.Hard()
 			return
 		}
-		c = &seat{conn: fresh, sess: t.open(fresh)}
+		c = t.seat(fresh)
 	}
 	t.idle <- c
 }
 
-func (t *trial) open(c Conn) Session { return t.cell.Discipline.Open(c, t.think) }
+func (t *trial) seat(c Conn) *seat {
+	s := &seat{conn: c, sess: t.cell.Discipline.Open(c, t.think)}
+	if t.cell.Rogue != nil {
+		s.rogue = t.cell.Rogue.Open(c, t.think)
+	}
+	return s
+}
 
 // think spends the time of --think.
-func (t *trial) think() {
-	d := time.Duration(t.race.Settings.Think)
+func (t *trial) think() { t.spend(time.Duration(t.race.Settings.Think)) }
+
+// spend lets time pass, up to the hard stop.
+func (t *trial) spend(d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -452,6 +524,31 @@ func (t *trial) think() {
 
 // Think spends the time of --think outside any transaction.
 func (u *User) Think() { u.t.think() }
+
+// Spend lets time pass where another system works, inside a transaction or outside.
+func (u *User) Spend(d time.Duration) { u.t.spend(d) }
+
+// errPoolDeadlock is how a nested acquire ends that could never have been served.
+var errPoolDeadlock = errors.New("pool deadlock: every connection is held by a user who waits for a second one")
+
+// Nested runs body as a transaction of its own on a second connection, while the caller's transaction keeps its first. When everybody who
+// holds a connection waits for another, nobody will ever get one: whoever comes last is told so, where a pool would hang.
+func (u *User) Nested(body Body, r *Request) (Answer, error) {
+	t := u.t
+	defer t.nested.Add(-1)
+	if t.nested.Add(1) >= int32(cap(t.idle)) {
+		return Answer{}, &Fault{Class: ClassFailed, Err: errPoolDeadlock}
+	}
+	c := u.acquire()
+	if c == nil {
+		return Answer{}, &Fault{Class: ClassTimeout, Err: errors.New("no second connection came free before the deadline")}
+	}
+	t.nested.Add(-1) // it waits no longer
+	ans, err := attempt(c.session(r), body, r)
+	t.release(c, err)
+	t.nested.Add(1)
+	return ans, err
+}
 
 // attempt is one try: a transaction around the body.
 func attempt(s Session, body Body, r *Request) (Answer, error) {
@@ -474,6 +571,9 @@ func attempt(s Session, body Body, r *Request) (Answer, error) {
 		}
 	} else if err == nil {
 		return ans, s.Rollback()
+	}
+	if faultOf(err).Broken { // there is nobody to tell
+		return ans, err
 	}
 	if rerr := s.Rollback(); rerr != nil {
 		// The first error says what happened to the operation; the second only that its connection is gone.

@@ -121,6 +121,15 @@ type tally struct {
 	// Of the operations that were measured, those that ended inside the window: rates are of these, or working off a backlog after the
 	// window would count as speed.
 	finishedIn, confirmedIn int64
+	classes                 []classTally // one a class of users, where a scenario has several
+	abandoned               int64        // operations whose caller had gone
+	held                    time.Duration
+}
+
+// classTally is what is kept of a class of users.
+type classTally struct {
+	count   [outcomes]int64
+	latency [outcomes]histogram
 }
 
 // maxErrors bounds how many different texts of failures are kept.
@@ -134,6 +143,7 @@ type recorder struct {
 	warm   time.Duration // operations due earlier are not measured, though they are audited
 	until  time.Duration // end of the window; 0: it ends with the last operation
 	live   *Live
+	names  []string // of the classes
 }
 
 // Live holds the counters that a progress display reads while a trial runs.
@@ -144,10 +154,12 @@ type Live struct {
 	Contention atomic.Int64
 }
 
-func newRecorder(shards int, open bool, warm time.Duration, live *Live) *recorder {
-	r := &recorder{open: open, warm: warm, live: live}
+func newRecorder(shards int, open bool, warm time.Duration, live *Live, classes []string) *recorder {
+	r := &recorder{open: open, warm: warm, live: live, names: classes}
 	for range shards {
-		r.shards = append(r.shards, &tally{reasons: map[Reason]int64{}, errors: map[string]int64{}, told: newLedger()})
+		t := newTally()
+		t.classes = make([]classTally, len(classes))
+		r.shards = append(r.shards, t)
 	}
 	return r
 }
@@ -161,6 +173,8 @@ type done struct {
 	waited     [waitKinds]bool
 	contended  bool
 	err        error
+	cut        time.Duration // after which the caller had gone; 0: he waited
+	held       time.Duration // what was spent on him afterwards
 }
 
 func (r *recorder) record(shard int, d *done) {
@@ -206,11 +220,21 @@ func (t *tally) measure(d *done, lost int64, open bool, warm time.Duration) {
 	if d.contended {
 		t.contended++
 	}
+	service := d.told.End - d.told.Start
+	if d.cut > 0 {
+		service = d.cut
+		t.abandoned++
+		t.held += d.held
+	}
+	latency := service
 	if open {
-		t.latency[o].record(d.told.End - d.due)
-		t.uncorrected[o].record(d.told.End - d.told.Start)
-	} else {
-		t.latency[o].record(d.told.End - d.told.Start)
+		latency += d.told.Start - d.due
+		t.uncorrected[o].record(service)
+	}
+	t.latency[o].record(latency)
+	if c := int(d.told.Class); c < len(t.classes) {
+		t.classes[c].count[o]++
+		t.classes[c].latency[o].record(latency)
 	}
 	for k := range d.waits {
 		if d.waited[k] {
@@ -245,7 +269,7 @@ func (t *tally) fault(text string, n int64) {
 
 // merged adds up all shards; the recorder must be at rest.
 func (r *recorder) merged() *tally {
-	all := &tally{reasons: map[Reason]int64{}, errors: map[string]int64{}, told: newLedger()}
+	all := newTally()
 	for _, s := range r.shards {
 		all.add(s)
 		all.told.merge(s.told)
@@ -270,6 +294,17 @@ func (t *tally) add(s *tally) {
 	t.attempts += s.attempts
 	t.retries += s.retries
 	t.contended += s.contended
+	if len(t.classes) < len(s.classes) {
+		t.classes = make([]classTally, len(s.classes))
+	}
+	for c := range s.classes {
+		for o := range s.classes[c].count {
+			t.classes[c].count[o] += s.classes[c].count[o]
+			t.classes[c].latency[o].merge(&s.classes[c].latency[o])
+		}
+	}
+	t.abandoned += s.abandoned
+	t.held += s.held
 	t.finishedIn += s.finishedIn
 	t.confirmedIn += s.confirmedIn
 	for k, n := range s.reasons {
@@ -329,6 +364,23 @@ func (t *tally) figures(window time.Duration, open bool) Figures {
 		f.Uncorrected = byOutcome(&t.uncorrected)
 	}
 	return f
+}
+
+// byClass returns what is known of each class of users; nil where there is only one.
+func (t *tally) byClass(names []string) map[string]ClassFigures {
+	var m map[string]ClassFigures
+	for c := range t.classes {
+		f := ClassFigures{Outcomes: map[string]int64{}, Latency: byOutcome(&t.classes[c].latency)}
+		for _, o := range Outcomes() {
+			f.Outcomes[o.String()] = t.classes[c].count[o]
+			f.Operations += t.classes[c].count[o]
+		}
+		if m == nil {
+			m = map[string]ClassFigures{}
+		}
+		m[names[c]] = f
+	}
+	return m
 }
 
 func (t *tally) distributions() (map[string]Percentiles, map[string]Wait) {

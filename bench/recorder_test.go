@@ -22,7 +22,7 @@ func finished(o Outcome, start, took time.Duration) *done {
 
 // recorded records operations round robin over the shards and returns their sum.
 func recorded(shards int, open bool, warm time.Duration, ops ...*done) *tally {
-	r := newRecorder(shards, open, warm, &Live{})
+	r := newRecorder(shards, open, warm, &Live{}, nil)
 	for i, d := range ops {
 		r.record(i, d)
 	}
@@ -111,7 +111,7 @@ func TestEmptyPercentilesAreAbsent(t *testing.T) {
 // TestWarmupIsAuditedButNotMeasured: who was told yes during warm-up holds a row all the same.
 func TestWarmupIsAuditedButNotMeasured(t *testing.T) {
 	live := &Live{}
-	r := newRecorder(1, false, time.Second, live)
+	r := newRecorder(1, false, time.Second, live, nil)
 	r.record(0, finished(Confirmed, 999*time.Millisecond, time.Hour)) // due before the window, ends in it
 	r.record(0, finished(Confirmed, time.Second, time.Millisecond))
 	all := r.merged()
@@ -285,7 +285,7 @@ func TestFiguresWithoutConfirmationHaveNoAmplification(t *testing.T) {
 // ledger's growth costs is less than one allocation in a hundred operations.
 func TestRecordingCostsNoAllocation(t *testing.T) {
 	for _, o := range []Outcome{Confirmed, Rejected, Busy} {
-		r := newRecorder(1, true, 0, &Live{})
+		r := newRecorder(1, true, 0, &Live{}, nil)
 		d := finished(o, 0, time.Millisecond)
 		for k := range d.waited {
 			d.waited[k] = true

@@ -132,6 +132,11 @@ type Figures struct {
 	Goodput       *float64 `json:"goodput,omitempty"`       // confirmed operations a second
 	DurationS     float64  `json:"duration_s"`              // of the measured window
 
+	// Classes are the figures of users of several kinds, where a scenario has such, by kind.
+	Classes map[string]ClassFigures `json:"classes,omitempty"`
+	// Abandoned is work for callers who had gone; with --caller-deadline only.
+	Abandoned *Abandoned `json:"abandoned,omitempty"`
+
 	Audit   map[string]int64       `json:"audit"`
 	Latency map[string]Percentiles `json:"latency"` // by outcome, and all
 	// Uncorrected is the service time in open mode, where Latency counts from the due time.
@@ -139,6 +144,19 @@ type Figures struct {
 	Waits       map[string]Wait        `json:"waits"`
 	Server      *ServerSide            `json:"server,omitempty"`
 	Client      ClientSide             `json:"client"`
+}
+
+// ClassFigures are the figures of one kind of users.
+type ClassFigures struct {
+	Operations int64                  `json:"operations"`
+	Outcomes   map[string]int64       `json:"outcomes"`
+	Latency    map[string]Percentiles `json:"latency"` // by outcome, and all
+}
+
+// Abandoned is what was still done for callers whose patience had ended.
+type Abandoned struct {
+	Operations int64   `json:"operations"`
+	HeldS      float64 `json:"held_s"` // seconds, summed over them, from when they left to when their work ended
 }
 
 // Percentiles of a latency, in milliseconds.

@@ -18,6 +18,9 @@ const (
 	LendsAny                      // [Tx.Take] of any free row, and [Tx.Put] to it
 	LendsBatch                    // [Tx.Claim] of the first free rows, and [Tx.Put] to them
 	LendsGroup                    // [Tx.List] of rows that belong together, and [Tx.Put] to one of them
+	LendsInsert                   // [Tx.Insert] of a row
+	LendsGrab                     // [Tx.Grab]: finding free rows and claiming them in one statement
+	LendsSteps                    // an operation in several transactions, each undone by a compensation
 )
 
 // Has reports whether everything in want is lent.
@@ -40,6 +43,10 @@ type Tx interface {
 	Take(t *Table) (Row, bool, error)
 	// Claim reads the first free rows, n at the most, in the order of their keys, under the strategy's protection.
 	Claim(t *Table, n int64) ([]Row, error)
+	// Grab claims the first free rows, n at the most, by writing by into the column of [Table.Free], in one statement, and returns their keys.
+	Grab(t *Table, n, by int64) ([]int64, error)
+	// Insert adds a row, unless there is one with its key already: then it reports false. It waits for whoever is adding that row.
+	Insert(t *Table, row Row) (bool, error)
 	// Think spends the time of --think, where the application would compute, inside the transaction.
 	Think()
 }
@@ -77,6 +84,9 @@ type Gate interface {
 // Uniquer is a discipline to which a unique violation (23505) is a lost race, not a failure.
 type Uniquer interface{ UniqueIsContention() bool }
 
+// Leaky is a discipline made to show a leak: it claims nothing, and that it leaves locks behind is no fault of lockbench's.
+type Leaky interface{ Leaks() bool }
+
 // Binding is what a strategy needs to write its SQL.
 type Binding struct {
 	Tables      []*Table
@@ -97,6 +107,9 @@ const (
 	FalseSoldOut Anomaly = "false sold-out"
 	Negative     Anomaly = "negative quantity"
 	WriteSkew    Anomaly = "write skew"
+	Phantom      Anomaly = "phantom"
+	DoubleCharge Anomaly = "double charge"
+	Stuck        Anomaly = "stuck reservation"
 	Leak         Anomaly = "leaked lock"
 )
 
@@ -160,6 +173,8 @@ type Params struct {
 	Capacity int64
 	Users    int
 	Endless  bool // users loop (closed, open): capacity should outlast the run
+	// Idempotent is option idempotency=on of the cell's strategy: a request that comes again is answered, not done again.
+	Idempotent bool
 }
 
 // ScenarioInfo describes a scenario.
@@ -181,6 +196,38 @@ type Drawer interface {
 	Draw(p Params, rng *rand.Rand, r *Request)
 }
 
+// Classer is a scenario whose users are of several kinds, which are reported apart: a request's Class is a place in Classes.
+type Classer interface{ Classes() []string }
+
+// Staker is a scenario whose options decide what can go wrong.
+type Staker interface {
+	// AtStake takes the place of [ScenarioInfo.Anomalies].
+	AtStake(p Params) []Anomaly
+}
+
+// Mixer is a scenario in which some users do not follow the strategy, those whose request is Rogue. A strategy claims nothing then: its
+// rule protects only if every writer follows it.
+type Mixer interface {
+	// Rogue is what they follow instead, as in --strategy; "" if nobody is rogue.
+	Rogue(p Params) string
+}
+
+// Recoverer is a scenario that has something to put right after a race, as a service would when it comes up again after a crash.
+type Recoverer interface {
+	// Recover is called once, after the last user, with what the database holds. It uses [User.Transact].
+	Recover(u *User, p Params, db Snapshot)
+}
+
+// Resender is a scenario whose clients lose patience: one that has no answer after a while sends the same request once more, while
+// the first is still being worked on.
+type Resender interface {
+	// Resend returns after how long, and how often at the most; 0 for never.
+	Resend(p Params) (after time.Duration, most int)
+}
+
+// Historian is a scenario whose audit looks at every refusal, not only at the first of a row.
+type Historian interface{ NeedsRefusals(p Params) bool }
+
 // Scenario is the data, the operations and the invariant. One file of package scenarios each.
 type Scenario interface {
 	Info() ScenarioInfo
@@ -193,7 +240,7 @@ type Scenario interface {
 	// Fill says what the tables hold before a trial.
 	Fill(p Params) []Fill
 	// Operation returns the operation in the form that suits what the strategy lends, or a [*NotApplicable].
-	Operation(l Lends) (Operation, error)
+	Operation(l Lends, p Params) (Operation, error)
 	// Audit compares what users were told with what the database holds.
 	Audit(p Params, told *Ledger, db Snapshot) Audit
 }
@@ -225,7 +272,11 @@ type Request struct {
 	Key      int64 // the row, or the group of rows, asked for
 	To       int64 // the second row, where an operation has two; else 0
 	Quantity int64
-	Sorted   bool // two rows are taken in the order of their keys, not as they were drawn
+	Sorted   bool          // two rows are taken in the order of their keys, not as they were drawn
+	Rogue    bool          // follows what [Mixer] says instead of the strategy
+	Class    uint8         // a place in [Classer.Classes]
+	Call     time.Duration // how long another system will take to answer
+	Mark     int64         // the scenario's own
 }
 
 // Snapshot is what the database holds after a trial, by table name.

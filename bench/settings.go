@@ -45,6 +45,8 @@ type Settings struct {
 	LockTimeout Duration `json:"lock_timeout"`
 	Pipeline    bool     `json:"pipeline_begin"`
 	Drain       Duration `json:"drain"` // how long a stopped run waits for operations under way
+	// CallerDeadline is after how long a caller gives up, though the work for him goes on; 0: he waits.
+	CallerDeadline Duration `json:"caller_deadline,omitempty"`
 }
 
 // Duration is a time.Duration that is written with its unit in JSON.
@@ -80,8 +82,11 @@ type Entrant struct {
 	Operation  Operation
 	Retry      Retry
 	Claims     []Anomaly
-	pivot      Anomaly // what the scenario is about
-	NA         string  // why it is not run; the rest is empty then
+	Params     Params     // the scenario's, with what is the cell's own
+	Rogue      Discipline // what rogue users follow; nil if there are none
+	leaky      bool       // it is there to show a leak
+	pivot      Anomaly    // what the scenario is about
+	NA         string     // why it is not run; the rest is empty then
 }
 
 // Claimer is a discipline whose options change what its strategy claims.
@@ -138,7 +143,7 @@ func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connec
 		fail(err)
 	}
 	for _, sp := range specs {
-		e, err := bind(sp, strategies, r.Scenario, base, s, via, tolerant)
+		e, err := bind(sp, strategies, r.Scenario, r.Params, base, s, via, tolerant)
 		if err != nil {
 			fail(err)
 			continue
@@ -258,23 +263,28 @@ func Lookup(name string, strategies []Strategy) (Strategy, error) {
 	return nil, Hintf(didYouMean(name, names), "unknown strategy %q", name)
 }
 
-func bind(sp Spec, strategies []Strategy, sc Scenario, base Retry, s Settings, via Connecting, tolerant bool) (*Entrant, error) {
+func bind(sp Spec, strategies []Strategy, sc Scenario, p Params, base Retry, s Settings, via Connecting, tolerant bool) (*Entrant, error) {
 	st, err := Lookup(sp.Name, strategies)
 	if err != nil {
 		return nil, err
 	}
-	e := &Entrant{Spec: sp, Info: st.Info()}
+	e := &Entrant{Spec: sp, Info: st.Info(), Params: p}
+	e.Params.Idempotent = sp.Options[idempotency] == "on"
 	e.Claims = e.Info.Prevents
 	e.Retry, err = retryFor(base, sp.Options)
 	if err = errors.Join(checkOptions(sp, e.Info), err); err != nil || sc == nil {
 		return nil, err
 	}
-	e.Discipline, err = st.Bind(Binding{
+	b := Binding{
 		Tables: sc.Tables(), Changes: sc.Changes(), SingleWrite: sc.SingleWrite(),
 		Options: sp.Options, Pipeline: s.Pipeline, Pooled: via.Pooled,
-	})
+	}
+	e.Discipline, err = st.Bind(b)
 	if err == nil {
-		e.Operation, err = sc.Operation(e.Discipline.Lends())
+		e.Operation, err = sc.Operation(e.Discipline.Lends(), e.Params)
+	}
+	if err == nil {
+		err = e.admitRogues(strategies, sc, b)
 	}
 	var na *NotApplicable
 	switch {
@@ -288,16 +298,79 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, base Retry, s Settings, v
 	if c, ok := e.Discipline.(Claimer); ok {
 		e.Claims = c.Prevents()
 	}
-	e.Claims = atStake(e.Claims, sc.Info())
-	if at := sc.Info().Anomalies; len(at) > 0 {
+	if l, ok := e.Discipline.(Leaky); ok && l.Leaks() {
+		e.leaky, e.Claims = true, nil
+	}
+	at := stakes(sc, e.Params)
+	if e.Params.Idempotent {
+		if !slices.Contains(at, DoubleCharge) {
+			return nil, Hintf("leave it out, or add --scenario payment", "idempotency has no meaning on %s, where no request comes twice", sc.Info().Name)
+		}
+		e.Claims = append(slices.Clone(e.Claims), DoubleCharge)
+	}
+	e.Claims = slices.DeleteFunc(slices.Clone(e.Claims), func(a Anomaly) bool { return !slices.Contains(at, a) })
+	if e.Rogue != nil {
+		e.Claims = nil
+	}
+	if len(at) > 0 {
 		e.pivot = at[0]
 	}
 	return e, nil
 }
 
-// atStake returns those of a strategy's claims that the scenario can put to the test.
-func atStake(claims []Anomaly, sc ScenarioInfo) []Anomaly {
-	return slices.DeleteFunc(slices.Clone(claims), func(a Anomaly) bool { return !slices.Contains(sc.Anomalies, a) })
+// idempotency is an option that every strategy has: whether a request that comes again is recognised.
+const idempotency = "idempotency"
+
+// stakes are the anomalies that a scenario can put to the test, first what it is about.
+func stakes(sc Scenario, p Params) []Anomaly {
+	if s, ok := sc.(Staker); ok {
+		return s.AtStake(p)
+	}
+	return sc.Info().Anomalies
+}
+
+// admitRogues binds what users follow who do not follow the strategy. It must lend what the strategy lends, since they do the same work.
+func (e *Entrant) admitRogues(strategies []Strategy, sc Scenario, b Binding) error {
+	mixer, ok := sc.(Mixer)
+	if !ok || mixer.Rogue(e.Params) == "" {
+		return nil
+	}
+	specs, err := ParseSpecs(mixer.Rogue(e.Params))
+	if err != nil {
+		return err
+	}
+	sp := specs[0]
+	st, err := Lookup(sp.Name, strategies)
+	if err != nil {
+		return err
+	}
+	if err := checkOptions(sp, st.Info()); err != nil {
+		return err
+	}
+	b.Options = sp.Options
+	if e.Rogue, err = st.Bind(b); err != nil {
+		return err
+	}
+	honest := e.Operation
+	rogue, err := sc.Operation(e.Rogue.Lends(), e.Params)
+	if err != nil {
+		return err
+	}
+	e.Operation = func(u *User, r *Request) Answer {
+		if r.Rogue {
+			return rogue(u, r)
+		}
+		return honest(u, r)
+	}
+	return nil
+}
+
+// statements are all that the cell's connections send.
+func (e *Entrant) statements() []*Stmt {
+	if e.Rogue == nil {
+		return e.Discipline.Statements()
+	}
+	return append(slices.Clone(e.Discipline.Statements()), e.Rogue.Statements()...)
 }
 
 // checkScenarioOptions refuses flags of another scenario, and values a flag does not take.

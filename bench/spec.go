@@ -163,6 +163,7 @@ func sharedOptions() []OptionDoc {
 		{Name: "retries", Values: []string{"N"}, Doc: "attempts after the first, instead of --retries"},
 		{Name: "backoff", Values: []string{"none", "fixed=DURATION", "exp=DURATION..DURATION"}, Doc: "wait between attempts, instead of --backoff"},
 		{Name: "deadline", Values: []string{"DURATION"}, Doc: "time limit of an operation, instead of --deadline"},
+		{Name: idempotency, Values: []string{"on", "off"}, Doc: "whether a request that comes again is recognised by its key (default off)"},
 	}
 }
 
@@ -188,6 +189,9 @@ func retryFor(base Retry, o Options) (Retry, error) {
 		d, err := ParseDuration(v)
 		errs = append(errs, err)
 		base.Deadline = d
+	}
+	if v, ok := o[idempotency]; ok && v != "on" && v != "off" {
+		errs = append(errs, Hintf("idempotency=on or idempotency=off", "idempotency cannot be %q", v))
 	}
 	return base, errors.Join(errs...)
 }

@@ -213,7 +213,7 @@ func TestCheckOptions(t *testing.T) {
 		{spec: "pessimistic:wait=50ms"},
 		{spec: "pessimistic:retries=3:backoff=fixed=1ms:deadline=1s"},
 		{"pessimistic:wate=nowait", `strategy "pessimistic" has no option "wate"`, "did you mean wait?"},
-		{"pessimistic:zzzzzzz=1", `strategy "pessimistic" has no option "zzzzzzz"`, "pessimistic takes retries, backoff, deadline, wait, mode, session"},
+		{"pessimistic:zzzzzzz=1", `strategy "pessimistic" has no option "zzzzzzz"`, "pessimistic takes retries, backoff, deadline, idempotency, wait, mode, session"},
 		{"pessimistic:wait=nowiat", `option "wait" of "pessimistic" cannot be "nowiat"`, "did you mean wait=nowait?"},
 		{"pessimistic:wait=50", `duration "50" has no unit`, "50ms"},
 		{"pessimistic:mode=share", `option "mode" of "pessimistic" cannot be "share"`, "mode is one of update, no-key-update"},

@@ -22,6 +22,7 @@ type Table struct {
 	Claim   *Claim   // how a row can be claimed by an INSERT, where it can
 	Free    *Cond    // what makes a row free for anybody, where "any row" makes sense
 	Batched bool     // free rows are claimed several at a time, with [Tx.Claim]
+	Inserts bool     // rows are added, with [Tx.Insert]
 }
 
 // Claim describes the table whose unique key makes an INSERT the claim to a row (see strategy unique).

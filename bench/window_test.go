@@ -7,7 +7,7 @@ import (
 
 // TestRatesCountWhatEndedInTheWindow: working off a backlog after the window is not speed, though its latencies count.
 func TestRatesCountWhatEndedInTheWindow(t *testing.T) {
-	r := newRecorder(1, true, 0, &Live{})
+	r := newRecorder(1, true, 0, &Live{}, nil)
 	r.until = time.Second
 	for i, end := range []time.Duration{500 * time.Millisecond, time.Second, 5 * time.Second, 30 * time.Second} {
 		d := &done{told: Told{Request: Request{Op: int64(i)}, Answer: Yes(), Attempts: 1, End: end}}

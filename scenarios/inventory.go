@@ -70,7 +70,7 @@ func (Inventory) Fill(p bench.Params) []bench.Fill {
 }
 
 // Operation reserves units.
-func (Inventory) Operation(l bench.Lends) (bench.Operation, error) {
+func (Inventory) Operation(l bench.Lends, _ bench.Params) (bench.Operation, error) {
 	if l.Has(bench.LendsChange) {
 		return bench.ThinkFirst(reserveAtOnce), nil
 	}

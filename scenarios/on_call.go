@@ -75,7 +75,7 @@ func (OnCall) Draw(_ bench.Params, rng *rand.Rand, r *bench.Request) {
 }
 
 // Operation goes off duty.
-func (OnCall) Operation(l bench.Lends) (bench.Operation, error) {
+func (OnCall) Operation(l bench.Lends, _ bench.Params) (bench.Operation, error) {
 	if !l.Has(bench.LendsGroup) {
 		return nil, &bench.NotApplicable{
 			Reason: "the rule rests on every doctor of the shift, and this strategy protects one row only",

@@ -90,7 +90,7 @@ func (Queue) Draw(p bench.Params, _ *rand.Rand, r *bench.Request) {
 }
 
 // Operation claims a batch.
-func (Queue) Operation(l bench.Lends) (bench.Operation, error) {
+func (Queue) Operation(l bench.Lends, _ bench.Params) (bench.Operation, error) {
 	if !l.Has(bench.LendsBatch) {
 		return nil, &bench.NotApplicable{
 			Reason: "a worker takes whatever is free, and this strategy protects a row that is known beforehand",

@@ -68,7 +68,7 @@ func (Seats) Fill(p bench.Params) []bench.Fill {
 }
 
 // Operation books a seat.
-func (Seats) Operation(l bench.Lends) (bench.Operation, error) {
+func (Seats) Operation(l bench.Lends, _ bench.Params) (bench.Operation, error) {
 	switch {
 	case l.Has(bench.LendsRow):
 		return bench.Single(book), nil

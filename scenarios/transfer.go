@@ -89,7 +89,7 @@ func (Transfer) Draw(p bench.Params, rng *rand.Rand, r *bench.Request) {
 }
 
 // Operation transfers.
-func (Transfer) Operation(l bench.Lends) (bench.Operation, error) {
+func (Transfer) Operation(l bench.Lends, _ bench.Params) (bench.Operation, error) {
 	switch {
 	case l.Has(bench.LendsChange):
 		return bench.ThinkFirst(transferAtOnce), nil

@@ -28,10 +28,16 @@ func (Atomic) Bind(b bench.Binding) (bench.Discipline, error) {
 	if len(b.Changes) == 0 {
 		return nil, &bench.NotApplicable{Reason: "the rule does not fit into the WHERE clause of one statement", Remedy: "use pessimistic or serializable"}
 	}
-	d := &guarded{changes: map[*bench.Change]*bench.Stmt{}, peeks: map[*bench.Table]*bench.Stmt{}}
+	d := &guarded{changes: map[*bench.Change]*bench.Stmt{}, peeks: map[*bench.Table]*bench.Stmt{}, inserts: map[*bench.Table]*bench.Stmt{}}
 	if !b.SingleWrite { // several changes hold together or not at all
 		d.begin = beginStmt(readCommitted, "")
 		d.list = append(d.list, d.begin)
+	}
+	for _, t := range b.Tables {
+		if t.Inserts {
+			d.inserts[t] = insertStmt(t)
+			d.list = append(d.list, d.inserts[t])
+		}
 	}
 	for _, c := range b.Changes {
 		q := &bench.Stmt{Name: "change", SQL: changeSQL(c)}
@@ -96,10 +102,11 @@ type guarded struct {
 	begin   *bench.Stmt // nil: autocommit
 	changes map[*bench.Change]*bench.Stmt
 	peeks   map[*bench.Table]*bench.Stmt
+	inserts map[*bench.Table]*bench.Stmt
 	list    []*bench.Stmt
 }
 
-func (d *guarded) Lends() bench.Lends        { return bench.LendsChange }
+func (d *guarded) Lends() bench.Lends        { return bench.LendsChange | bench.LendsInsert }
 func (d *guarded) Statements() []*bench.Stmt { return d.list }
 func (d *guarded) Isolation() string         { return readCommitted }
 
@@ -133,6 +140,10 @@ func (s *guardedSession) Apply(c *bench.Change, key int64, operands ...int64) (b
 	affected, err := s.conn.Exec(s.d.changes[c], s.args[:n])
 	s.wrote = s.wrote || affected > 0
 	return affected > 0, err
+}
+
+func (s *guardedSession) Insert(t *bench.Table, row bench.Row) (bool, error) {
+	return s.insert(s.d.inserts[t], t, row)
 }
 
 func (s *guardedSession) Peek(t *bench.Table, key int64) (bench.Row, bool, error) {

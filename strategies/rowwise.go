@@ -37,8 +37,8 @@ const (
 
 // tableSQL holds a table's statements.
 type tableSQL struct {
-	before, read, claim, between, write *bench.Stmt
-	written                             []int // the columns that write sets, as places in [bench.Row.Values]
+	before, read, claim, between, write, insert *bench.Stmt
+	written                                     []int // the columns that write sets, as places in [bench.Row.Values]
 }
 
 // bindRows writes the SQL.
@@ -68,6 +68,10 @@ func bindRows(b bench.Binding, d rowwise) (bench.Discipline, error) {
 			d.list = append(d.list, q.between)
 		}
 		d.list = append(d.list, q.write)
+		if t.Inserts {
+			q.insert = insertStmt(t)
+			d.list = append(d.list, q.insert)
+		}
 		d.tables[t] = q
 	}
 	d.list = append(d.list, d.commit)
@@ -81,6 +85,17 @@ func (d *rowwise) readStmt(t *bench.Table) *bench.Stmt {
 	}
 	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.versioned), "SELECT ") + " WHERE " + t.Group + " = $1 ORDER BY " + t.Key + d.lock
 	return &bench.Stmt{Name: "read", SQL: sql, Columns: width(t, d.versioned) + 1}
+}
+
+// insertStmt adds a row with its key and its columns. A key that is taken is no error, which would end the transaction: the statement
+// waits for whoever is inserting it, and then affects no row.
+func insertStmt(t *bench.Table) *bench.Stmt {
+	columns, values := t.Key, "$1"
+	for i, c := range t.Columns {
+		columns += ", " + c
+		values += fmt.Sprintf(", $%d", i+2)
+	}
+	return &bench.Stmt{Name: "insert", SQL: fmt.Sprintf("INSERT INTO %s%s (%s) VALUES (%s) ON CONFLICT (%s) DO NOTHING", schema, t.Name, columns, values, t.Key)}
 }
 
 // claimStmt reads the first free rows.
@@ -151,7 +166,9 @@ func (d *rowwise) updateSQL(t *bench.Table) string {
 	return sql
 }
 
-func (d *rowwise) Lends() bench.Lends        { return bench.LendsRow | bench.LendsGroup | bench.LendsBatch }
+func (d *rowwise) Lends() bench.Lends {
+	return bench.LendsRow | bench.LendsGroup | bench.LendsBatch | bench.LendsInsert
+}
 func (d *rowwise) Statements() []*bench.Stmt { return d.list }
 func (d *rowwise) Isolation() string         { return d.isolation }
 
@@ -318,6 +335,19 @@ func (s *rowSession) Commit() error {
 	return lostUnless(s.conn.Last(q, s.args[:s.nargs]))
 }
 
+func (s *rowSession) Insert(t *bench.Table, row bench.Row) (bool, error) {
+	return s.insert(s.d.tables[t].insert, t, row)
+}
+
+// insert runs an INSERT; it does so at once also where the last write rides with COMMIT, since more may follow.
+func (s *session) insert(q *bench.Stmt, t *bench.Table, row bench.Row) (bool, error) {
+	s.args[0] = row.Key
+	n := 1 + copy(s.args[1:], row.Values[:len(t.Columns)])
+	affected, err := s.conn.Exec(q, s.args[:n])
+	s.wrote = s.wrote || affected > 0
+	return affected > 0, err
+}
+
 // lostUnless makes a write that matched no row a lost race.
 func lostUnless(affected int64, err error) error {
 	if err == nil && affected == 0 {
@@ -343,6 +373,10 @@ func (refuse) List(*bench.Table, int64) ([]bench.Row, error) {
 func (refuse) Claim(*bench.Table, int64) ([]bench.Row, error) {
 	return nil, notLent{"Claim"}
 }
+func (refuse) Grab(*bench.Table, int64, int64) ([]int64, error) {
+	return nil, notLent{"Grab"}
+}
+func (refuse) Insert(*bench.Table, bench.Row) (bool, error) { return false, notLent{"Insert"} }
 func (refuse) Put(*bench.Table, bench.Row, bench.Row) error { return notLent{"Put"} }
 func (refuse) Apply(*bench.Change, int64, ...int64) (bool, error) {
 	return false, notLent{"Apply"}

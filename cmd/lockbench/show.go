@@ -176,7 +176,7 @@ func senseless(spec bench.Spec, sc bench.Scenario) *bench.NotApplicable {
 	}
 	d, err := st.Bind(bench.Binding{Tables: sc.Tables(), Changes: sc.Changes(), SingleWrite: sc.SingleWrite(), Options: spec.Options})
 	if err == nil {
-		_, err = sc.Operation(d.Lends())
+		_, err = sc.Operation(d.Lends(), bench.Params{})
 	}
 	var na *bench.NotApplicable
 	errors.As(err, &na)
