@@ -133,7 +133,7 @@ func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connec
 			fail(err)
 		}
 		r.Params, s.Rows, s.Capacity = p, p.Rows, p.Capacity
-		if skew.Hot > p.Rows && err == nil {
+		if skew.Hot > p.Rows && err == nil && p.Rows > 0 {
 			fail(Hintf("lower --skew or raise --rows", "skew %q needs %d rows, there are %d", s.Skew, skew.Hot, p.Rows))
 		}
 	}
@@ -173,6 +173,11 @@ func (s *Settings) check() []error {
 	if s.Connections < 0 {
 		bad("leave --connections out for min(users, 32)", "connections must be at least 1, got %d", s.Connections)
 	}
+	for _, l := range s.limits() {
+		if l.got > l.most {
+			bad(l.why, "%s must be at most %d, got %d", l.name, l.most, l.got)
+		}
+	}
 	if s.Trials < 1 {
 		bad("one trial is the least", "trials must be at least 1, got %d", s.Trials)
 	}
@@ -193,6 +198,14 @@ func (s *Settings) check() []error {
 		if s.Rate != 0 {
 			bad("add --mode open", "rate has no meaning in burst mode")
 		}
+		for _, unused := range []struct {
+			name  string
+			given bool
+		}{{"duration", s.Duration != 0}, {"operations", s.Operations > 0}, {"pause", s.Pause != 0}} {
+			if unused.given {
+				bad("add --mode closed", "%s has no meaning in burst mode, where each user acts once", unused.name)
+			}
+		}
 	case Closed:
 		if s.Rate != 0 {
 			bad("use --mode open, or --pause to slow users down", "rate has no meaning in closed mode")
@@ -207,6 +220,9 @@ func (s *Settings) check() []error {
 		if s.Duration <= 0 && s.Operations == 0 {
 			bad("give --duration 10s or --operations 10000", "open mode needs an end")
 		}
+		if n := s.Rate * time.Duration(s.Warmup+s.Duration).Seconds(); s.Operations == 0 && n > MostOperations {
+			bad("lower --rate or --duration, or give --operations", "open mode takes at most %d operations, and the rate of %g makes %.3g due", int64(MostOperations), s.Rate, n)
+		}
 		if s.Pause != 0 {
 			bad("the schedule decides when a user acts: leave --pause out", "pause has no meaning in open mode")
 		}
@@ -214,6 +230,32 @@ func (s *Settings) check() []error {
 		bad(didYouMean(string(s.Mode), []string{string(Burst), string(Closed), string(Open)}), "unknown mode %q", s.Mode)
 	}
 	return errs
+}
+
+// The most that a run takes. They keep a slip of the finger from filling the machine's memory, and are beyond what PostgreSQL does well.
+const (
+	MostUsers       = 1_000_000     // a waiting user weighs some 6 kB
+	MostConnections = 10_000        // PostgreSQL forks a process of several MB for each; a pooler's clients are lighter
+	MostRows        = 10_000_000    // the audit holds every row in memory
+	MostCapacity    = 1_000_000_000 // times rows, still far from where a bigint ends
+	MostOperations  = 100_000_000   // the audit holds what every user was told
+)
+
+// limit is the most of one setting, with what to say to whoever asks for more.
+type limit struct {
+	name      string
+	got, most int64
+	why       string
+}
+
+func (s *Settings) limits() []limit {
+	return []limit{
+		{"users", int64(s.Users), MostUsers, "a waiting user takes some 6 kB of memory"},
+		{"connections", int64(s.Connections), MostConnections, "PostgreSQL forks a process for each; a pooler with fewer is faster"},
+		{"rows", s.Rows, MostRows, "the audit holds every row in memory"},
+		{"capacity", s.Capacity, MostCapacity, "less is as good as endless: no run sells so much"},
+		{"operations", s.Operations, MostOperations, "the audit holds in memory what every user was told"},
+	}
 }
 
 // expand turns the --strategy list into specs; all stands for every strategy and tolerates n/a.
@@ -291,7 +333,7 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, p Params, base Retry, s S
 	case errors.As(err, &na) && tolerant:
 		return &Entrant{Spec: sp, Info: e.Info, NA: na.Reason}, nil
 	case errors.As(err, &na):
-		return nil, Hintf(na.Remedy, "%s makes no sense on %s: %s", sp.Label, sc.Info().Name, na.Reason)
+		return nil, &Hinted{Msg: fmt.Sprintf("%s makes no sense on %s: %s", sp.Label, sc.Info().Name, na.Reason), Advice: na.Remedy, Err: na}
 	case err != nil:
 		return nil, err
 	}

@@ -34,7 +34,17 @@ func TestSettingsCheck(t *testing.T) {
 		{"retries", func(s *Settings) { s.Retries = -1 }, "retries must be 0 or more, got -1", "--retries 0"},
 		{"rows", func(s *Settings) { s.Rows = -1 }, "rows must be at least 1, got -1", "--rows"},
 		{"capacity", func(s *Settings) { s.Capacity = -1 }, "capacity must be at least 1, got -1", "--capacity"},
-		{"operations", func(s *Settings) { s.Operations = -1 }, "operations must be 0 or more, got -1", "--operations"},
+		{"too many users", func(s *Settings) { s.Users = 1e9 }, "users must be at most 1000000, got 1000000000", "memory"},
+		{"too many connections", func(s *Settings) { s.Connections = 10_001 }, "connections must be at most 10000, got 10001", "pooler"},
+		{"too many rows", func(s *Settings) { s.Rows = 1e12 }, "rows must be at most 10000000, got 1000000000000", "memory"},
+		{"too much capacity", func(s *Settings) { s.Capacity = math.MaxInt64 }, "capacity must be at most 1000000000, got 9223372036854775807", "endless"},
+		{"too many operations", func(s *Settings) { s.Mode, s.Operations = Closed, 1e9 }, "operations must be at most 100000000, got 1000000000", "memory"},
+		{"too many arrivals", func(s *Settings) { s.Mode, s.Rate, s.Duration = Open, 1e9, Duration(10*time.Second) },
+			"open mode takes at most 100000000 operations, and the rate of 1e+09 makes 1e+10 due", "--operations"},
+		{"duration in burst", func(s *Settings) { s.Duration = 1 }, "duration has no meaning in burst mode, where each user acts once", "--mode closed"},
+		{"operations in burst", func(s *Settings) { s.Operations = 1 }, "operations has no meaning in burst mode, where each user acts once", "--mode closed"},
+		{"pause in burst", func(s *Settings) { s.Pause = 1 }, "pause has no meaning in burst mode, where each user acts once", "--mode closed"},
+		{"operations", func(s *Settings) { s.Mode, s.Duration, s.Operations = Closed, 1, -1 }, "operations must be 0 or more, got -1", "--operations"},
 		{"rate in burst", func(s *Settings) { s.Rate = 5 }, "rate has no meaning in burst mode", "--mode open"},
 		{"rate in closed", func(s *Settings) { s.Mode, s.Operations, s.Rate = Closed, 5, 5 }, "rate has no meaning in closed mode", "--mode open"},
 		{"endless closed", func(s *Settings) { s.Mode = Closed }, "closed mode needs an end", "--duration 10s"},
@@ -154,6 +164,34 @@ func TestClaimsAreThoseAtStake(t *testing.T) {
 	}
 	if len(st.info.Prevents) != 2 || st.info.Prevents[0] != WriteSkew {
 		t.Errorf("the strategy's own claims were changed: %v", st.info.Prevents)
+	}
+}
+
+// TestCellsAreNamedByMeaning: however its options are ordered and written, a cell has one name and stands in the report once.
+func TestCellsAreNamedByMeaning(t *testing.T) {
+	s := valid()
+	s.Strategies = []string{"plain:retries=1:deadline=50ms,plain:deadline=0.05s:retries=01", "plain:backoff=fixed=1000us,plain:backoff=exp=1ms..1ms"}
+	r, err := Compile(s, fakeStrategies(), []Scenario{&fakeScenario{}}, Connecting{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var labels []string
+	for _, c := range r.Cells {
+		labels = append(labels, c.Spec.Label)
+	}
+	if want := []string{"plain:deadline=50ms:retries=1", "plain:backoff=fixed=1ms"}; !slices.Equal(labels, want) {
+		t.Errorf("cells %q, want %q", labels, want)
+	}
+}
+
+// TestCompileTellsWhatMakesNoSense: whoever shows a strategy on a scenario asks for the reason, not for a text.
+func TestCompileTellsWhatMakesNoSense(t *testing.T) {
+	s := valid()
+	s.Strategies = []string{"picky"}
+	_, err := Compile(s, fakeStrategies(), []Scenario{&fakeScenario{}}, Connecting{})
+	var na *NotApplicable
+	if !errors.As(err, &na) || na.Reason != "it wants another table" || na.Remedy != "try plain" {
+		t.Errorf("%v holds %+v", err, na)
 	}
 }
 

@@ -15,9 +15,13 @@ import (
 type Hinted struct {
 	Msg    string
 	Advice string
+	Err    error // what it explains; nil if nothing
 }
 
 func (e *Hinted) Error() string { return e.Msg }
+
+// Unwrap returns what the message explains.
+func (e *Hinted) Unwrap() error { return e.Err }
 
 // Hint returns the command or value that was probably meant.
 func (e *Hinted) Hint() string { return e.Advice }
@@ -119,7 +123,7 @@ type Retry struct {
 type Spec struct {
 	Name    string
 	Options Options
-	Label   string // canonical text, which names the cell
+	Label   string // names the cell: the same text however the options were ordered and their values written
 }
 
 // ParseSpecs reads a --strategy list: strategies are separated by commas, options by colons, a name from its value by the
@@ -140,21 +144,44 @@ func ParseSpecs(list string) ([]Spec, error) {
 
 func parseSpec(text string) (Spec, error) {
 	parts := strings.Split(text, ":")
-	s := Spec{Name: parts[0], Options: Options{}, Label: text}
+	s := Spec{Name: parts[0], Options: Options{}}
 	if s.Name == "" {
 		return s, Hintf("strategies look like optimistic or pessimistic:wait=nowait", "empty strategy name in %q", text)
 	}
 	for _, o := range parts[1:] {
 		name, value, _ := strings.Cut(o, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if name == "" {
 			return s, Hintf("options look like pessimistic:wait=nowait", "empty option in strategy %q", text)
 		}
 		if _, twice := s.Options[name]; twice {
 			return s, Hintf("give it once", "option %q stands twice in strategy %q", name, text)
 		}
-		s.Options[name] = value
+		s.Options[name] = canonical(value)
+	}
+	s.Label = s.Name
+	for _, name := range slices.Sorted(maps.Keys(s.Options)) {
+		s.Label += ":" + name
+		if v := s.Options[name]; v != "" {
+			s.Label += "=" + v
+		}
 	}
 	return s, nil
+}
+
+// canonical writes a value that is a number, a duration or a backoff in the one way that such values are written. What is none of these is
+// left as it is, also where it is wrong: the error quotes it.
+func canonical(value string) string {
+	if n, err := strconv.ParseUint(value, 10, 63); err == nil {
+		return strconv.FormatUint(n, 10)
+	}
+	if d, err := ParseDuration(value); err == nil {
+		return d.String()
+	}
+	if b, err := ParseBackoff(value); err == nil {
+		return b.String()
+	}
+	return value
 }
 
 // sharedOptions are those that every strategy takes.

@@ -96,7 +96,7 @@ func TestParseSpecs(t *testing.T) {
 	want := []Spec{
 		{Name: "none", Label: "none"},
 		{Name: "pessimistic", Label: "pessimistic:wait=nowait", Options: Options{"wait": "nowait"}},
-		{Name: "optimistic", Label: "optimistic:retries=3:backoff=exp=1ms..50ms", Options: Options{"retries": "3", "backoff": "exp=1ms..50ms"}},
+		{Name: "optimistic", Label: "optimistic:backoff=exp=1ms..50ms:retries=3", Options: Options{"retries": "3", "backoff": "exp=1ms..50ms"}},
 		{Name: "advisory", Label: "advisory:session", Options: Options{"session": ""}},
 	}
 	if len(specs) != len(want) {

@@ -55,6 +55,9 @@ func Parse(text string) (Limit, error) {
 		if l.Strategy == "" {
 			return l, bench.Hintf(form, "threshold %q names no strategy before its colon", text)
 		}
+		if specs, err := bench.ParseSpecs(l.Strategy); err == nil && len(specs) == 1 {
+			l.Strategy = specs[0].Label // as the cell is named, however the options were written
+		}
 	}
 	l.Figure = strings.TrimSpace(left)
 	f, known := figures()[l.Figure]

@@ -214,7 +214,7 @@ func (a *app) check(given *pflag.FlagSet, f *runFlags) plan {
 			s.Options[name] = *value
 		}
 	}
-	a.checkEnd(&s, given)
+	settleEnd(&s, given)
 	f.where.check(a, given)
 	var err error
 	p.race, err = compile(s, false)
@@ -237,21 +237,16 @@ func compile(s bench.Settings, pooled bool) (*bench.Race, error) {
 	return bench.Compile(s, strategies.All(), scenarios.All(), bench.Connecting{Pooled: pooled})
 }
 
-// checkEnd settles when a run ends; a burst ends by itself.
-func (a *app) checkEnd(s *bench.Settings, given *pflag.FlagSet) {
-	if s.Mode != bench.Burst {
-		if s.Duration == 0 && s.Operations == 0 && !given.Changed("duration") {
-			s.Duration = bench.Duration(window)
-		}
-		if s.Operations > 0 && !given.Changed("warmup") {
-			s.Warmup = 0 // a warm-up would eat the operations
-		}
+// settleEnd settles when a run ends; a burst ends by itself.
+func settleEnd(s *bench.Settings, given *pflag.FlagSet) {
+	if s.Mode == bench.Burst {
 		return
 	}
-	for _, name := range []string{"duration", "operations", "pause"} {
-		if given.Changed(name) {
-			a.problem(bench.Hintf("add --mode closed", "--%s has no meaning in burst mode, where each user acts once", name))
-		}
+	if s.Duration == 0 && s.Operations == 0 && !given.Changed("duration") {
+		s.Duration = bench.Duration(window)
+	}
+	if s.Operations > 0 && !given.Changed("warmup") {
+		s.Warmup = 0 // a warm-up would eat the operations
 	}
 }
 

@@ -153,7 +153,8 @@ func bindTo(spec bench.Spec, sc bench.Scenario) (binding, error) {
 		Users: 1, Connections: 1, Trials: 1, Skew: "uniform", Backoff: "none",
 	}, strategies.All(), scenarios.All(), bench.Connecting{})
 	if err != nil {
-		if na := senseless(spec, sc); na != nil {
+		var na *bench.NotApplicable
+		if errors.As(err, &na) {
 			b.NA, b.Instead = na.Reason, na.Remedy
 			return b, nil
 		}
@@ -166,21 +167,6 @@ func bindTo(spec bench.Spec, sc bench.Scenario) (binding, error) {
 		b.Statements = append(b.Statements, statement{Name: s.Name, SQL: s.SQL})
 	}
 	return b, nil
-}
-
-// senseless returns why a strategy makes no sense on a scenario, nil if that is not what is wrong with it.
-func senseless(spec bench.Spec, sc bench.Scenario) *bench.NotApplicable {
-	st, err := bench.Lookup(spec.Name, strategies.All())
-	if err != nil {
-		return nil
-	}
-	d, err := st.Bind(bench.Binding{Tables: sc.Tables(), Changes: sc.Changes(), SingleWrite: sc.SingleWrite(), Options: spec.Options})
-	if err == nil {
-		_, err = sc.Operation(d.Lends(), bench.Params{})
-	}
-	var na *bench.NotApplicable
-	errors.As(err, &na)
-	return na
 }
 
 func unknownScenario(name string) error {
