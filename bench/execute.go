@@ -53,15 +53,7 @@ func (r *Race) Execute(ctx context.Context, store Store, stop *Stop, w Watcher) 
 
 // measure connects and runs the trials, interleaved: each repetition of all cells in an order drawn from the seed.
 func (r *Race) measure(ctx context.Context, store Store, stop *Stop, w Watcher, rep *Report, runs []*cellRun) error {
-	server, err := store.Describe(ctx)
-	if err != nil {
-		return err
-	}
-	rep.Environment.Server = server
-	if err := store.Prepare(ctx); err != nil {
-		return err
-	}
-	pool, err := store.Open(ctx, PoolConfig{Connections: r.Settings.Connections, Pipeline: r.Settings.Pipeline})
+	pool, err := r.connect(ctx, store, stop, rep)
 	if err != nil {
 		return err
 	}
@@ -104,6 +96,22 @@ func (r *Race) measure(ctx context.Context, store Store, stop *Stop, w Watcher, 
 	return nil
 }
 
+// connect makes the server ready and opens the connections. The first wish to stop ends it.
+func (r *Race) connect(ctx context.Context, store Store, stop *Stop, rep *Report) (pool Pool, err error) {
+	connecting, cancel := stop.until(ctx)
+	defer cancel()
+	if rep.Environment.Server, err = store.Describe(connecting); err == nil {
+		err = store.Prepare(connecting)
+	}
+	if err == nil {
+		pool, err = store.Open(connecting, PoolConfig{Connections: r.Settings.Connections, Pipeline: r.Settings.Pipeline})
+	}
+	if err != nil && connecting.Err() != nil {
+		err = connecting.Err()
+	}
+	return pool, err
+}
+
 // warmUp races a burst's cell once with one user a connection and throws the result away, so that the cell's first trial finds the
 // server's and lockbench's caches as the later ones do; what restoring the tables invalidates, every trial pays alike. Closed and
 // open modes warm up inside the trial instead.
@@ -124,16 +132,8 @@ func (r *Race) warmUp(ctx context.Context, store Store, pool Pool, stop *Stop, e
 // start lays the tables and sessions of a trial.
 func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e *Entrant, seed uint64, live *Live) (*trial, error) {
 	s := &r.Settings
-	// There is nothing to finish yet: the first wish to stop ends the filling of a large table.
-	filling, cancel := context.WithCancel(ctx)
+	filling, cancel := stop.until(ctx) // a large table takes a while
 	defer cancel()
-	go func() {
-		select {
-		case <-stop.soft:
-			cancel()
-		case <-filling.Done():
-		}
-	}()
 	if err := store.Restore(filling, r.Scenario.Fill(r.Params)); err != nil {
 		if filling.Err() != nil {
 			err = filling.Err()
@@ -156,7 +156,7 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 		}
 	}
 	if s.Mode == Open {
-		t.sched = schedule(s.Rate, t.end, s.Operations, seed)
+		t.sched = newSchedule(s.Rate, t.end, s.Operations, seed)
 	}
 	var classes []string
 	if c, ok := r.Scenario.(Classer); ok {

@@ -314,8 +314,11 @@ func (p *fakePool) Replace(context.Context, Conn) (Conn, error) {
 }
 
 func (p *fakePool) Flush(context.Context) error { return nil }
-func (p *fakePool) Abort()                      { p.aborts.Do(func() { close(p.abort) }) }
-func (p *fakePool) Close()                      { p.closed = true }
+func (p *fakePool) Abort() error {
+	p.aborts.Do(func() { close(p.abort) })
+	return p.store.cannotAbort
+}
+func (p *fakePool) Close() { p.closed = true }
 
 // fakeStore is a database in memory. It commits what is put at once: protection is not its business.
 type fakeStore struct {
@@ -332,8 +335,9 @@ type fakeStore struct {
 	leaks              int64
 	onRestore          func()
 	onObserve          func()
+	onOpen             func(context.Context) error
 
-	cannotDescribe, cannotReplace, cannotSnapshot error
+	cannotDescribe, cannotReplace, cannotSnapshot, cannotAbort error
 }
 
 func (s *fakeStore) begun(op int64) int {
@@ -361,7 +365,12 @@ func (s *fakeStore) put(_ *Table, row Row) {
 func (s *fakeStore) Describe(context.Context) (Server, error) { return s.server, s.cannotDescribe }
 func (s *fakeStore) Prepare(context.Context) error            { return nil }
 
-func (s *fakeStore) Open(_ context.Context, cfg PoolConfig) (Pool, error) {
+func (s *fakeStore) Open(ctx context.Context, cfg PoolConfig) (Pool, error) {
+	if s.onOpen != nil {
+		if err := s.onOpen(ctx); err != nil {
+			return nil, err
+		}
+	}
 	s.pool = &fakePool{store: s, abort: make(chan struct{})}
 	for range cfg.Connections {
 		s.pool.conns = append(s.pool.conns, &fakeConn{pool: s.pool})

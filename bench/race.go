@@ -46,6 +46,19 @@ func (s *Stop) Softly() bool {
 	}
 }
 
+// until returns a context that ends with the first wish to stop: for what comes before a race, when there is nothing to finish yet.
+func (s *Stop) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-s.soft:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
 // trial is one repetition of a cell at work.
 type trial struct {
 	race   *Race
@@ -73,9 +86,8 @@ type trial struct {
 	warm   time.Duration
 	end    time.Duration // no operation begins later; 0: no limit
 	seed   uint64
-	sched  []time.Duration
+	sched  *schedule             // of open mode
 	broken atomic.Pointer[error] // why the trial cannot go on
-	never  atomic.Int64          // users a stop kept from starting
 	// ctx ends with the hard stop; only waits outside the database watch it.
 	ctx context.Context
 }
@@ -163,7 +175,9 @@ func (t *trial) await(finished <-chan struct{}) {
 		t.stop.Hard()
 	case <-t.stop.hard:
 	}
-	t.pool.Abort()
+	if err := t.pool.Abort(); err != nil {
+		t.fail(fmt.Errorf("ending the sessions: %w", err))
+	}
 	<-finished
 }
 
@@ -173,7 +187,6 @@ func (u *User) live() {
 	switch s.Mode {
 	case Burst:
 		if u.t.stop.Softly() {
-			u.t.never.Add(1)
 			return
 		}
 		u.act(u.t.ops.Add(1)-1, 0)
@@ -191,12 +204,8 @@ func (u *User) live() {
 		}
 	case Open:
 		for {
-			n := u.t.ops.Add(1) - 1
-			if n >= int64(len(u.t.sched)) {
-				return
-			}
-			due := u.t.sched[n]
-			if !u.sleep(due - time.Since(u.t.begin)) {
+			n, due, ok := u.t.sched.next()
+			if !ok || !u.sleep(due-time.Since(u.t.begin)) {
 				return
 			}
 			u.act(n, due)
@@ -275,7 +284,6 @@ func (u *User) perform(r Request, due time.Duration, resent int) {
 	u.d.told.End = time.Since(t.begin)
 	u.abandon()
 	if u.d.told.Outcome == Pending { // a stop kept it from starting
-		t.never.Add(1)
 		return
 	}
 	t.rec.record(int(u.ID), &u.d)
@@ -488,8 +496,7 @@ func (t *trial) release(c *seat, err error) {
 	if errors.As(err, &f) && f.Broken && !t.hardStopped() {
 		fresh, rerr := t.pool.Replace(t.ctx, c.conn)
 		if rerr != nil {
-			why := fmt.Errorf("a connection was lost and could not be replaced: %w", rerr)
-			t.broken.CompareAndSwap(nil, &why)
+			t.fail(fmt.Errorf("a connection was lost and could not be replaced: %w", rerr))
 			t.stop.Hard()
 			return
 		}
@@ -505,6 +512,9 @@ func (t *trial) seat(c Conn) *seat {
 	}
 	return s
 }
+
+// fail notes why the trial cannot go on; the first reason stands.
+func (t *trial) fail(why error) { t.broken.CompareAndSwap(nil, &why) }
 
 // think spends the time of --think.
 func (t *trial) think() { t.spend(time.Duration(t.race.Settings.Think)) }
@@ -584,19 +594,37 @@ func attempt(s Session, body Body, r *Request) (Answer, error) {
 	return ans, err
 }
 
-// schedule draws the due times of an open run: a Poisson process of the given rate, from the seed.
-func schedule(rate float64, until time.Duration, operations int64, seed uint64) []time.Duration {
-	rng := rand.New(rand.NewPCG(seed, 0x5c4ed))
-	var due []time.Duration
-	at := 0.0
-	for {
-		at += rng.ExpFloat64() / rate
-		d := time.Duration(min(at*float64(time.Second), math.MaxInt64/2)) // what a tiny rate makes due in centuries would wrap around
-		if (until > 0 && d >= until) || (operations > 0 && int64(len(due)) >= operations) {
-			return due
-		}
-		due = append(due, d)
+// schedule gives out the due times of an open run, in order: a Poisson process of the given rate, from the seed. They are drawn as users
+// ask for them, so that a long run at a high rate costs neither memory nor a wait before it begins.
+type schedule struct {
+	rate       float64
+	until      time.Duration // 0: no limit
+	operations int64         // 0: no limit
+
+	mu  sync.Mutex
+	rng *rand.Rand
+	at  float64 // seconds
+	n   int64
+}
+
+func newSchedule(rate float64, until time.Duration, operations int64, seed uint64) *schedule {
+	return &schedule{rate: rate, until: until, operations: operations, rng: rand.New(rand.NewPCG(seed, 0x5c4ed))}
+}
+
+// next returns the number of the next operation, from 0, and when it is due; false after the last.
+func (s *schedule) next() (n int64, due time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.operations > 0 && s.n >= s.operations {
+		return 0, 0, false
 	}
+	s.at += s.rng.ExpFloat64() / s.rate
+	due = time.Duration(min(s.at*float64(time.Second), math.MaxInt64/2)) // what a tiny rate makes due in centuries would wrap around
+	if s.until > 0 && due >= s.until {
+		return 0, 0, false
+	}
+	s.n++
+	return s.n - 1, due, true
 }
 
 func shardsFor(users int) int { return min(users, 4*runtime.GOMAXPROCS(0)) }

@@ -377,7 +377,7 @@ func TestOpenStartsWhenDue(t *testing.T) {
 		g.settings.Mode, g.settings.Rate, g.settings.Duration = Open, 100, Duration(time.Second)
 		g.settings.Users, g.settings.Connections, g.settings.Capacity = 50, 50, 999
 		c := g.run()
-		due := schedule(100, time.Second, 0, g.settings.Seed*1_000_003+1)
+		due := drawn(100, time.Second, 0, g.settings.Seed*1_000_003+1)
 		var began []time.Duration
 		for i := range g.scenario.told.Confirmed {
 			began = append(began, g.scenario.told.Confirmed[i].Start)
@@ -537,6 +537,56 @@ func TestHardStop(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHardStopSaysWhatItCouldNotEnd: a session that the server does not let go of may still write, so the audit cannot be believed.
+func TestHardStopSaysWhatItCouldNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.settings.Think = Duration(time.Hour)
+		g.store.cannotAbort = errors.New("3 sessions do not end")
+		time.AfterFunc(time.Second, g.stop.Hard)
+		rep, err := g.execute()
+		if err == nil || err.Error() != "plain, trial 1: ending the sessions: 3 sessions do not end" || !rep.Partial {
+			t.Errorf("partial %v, %v", rep.Partial, err)
+		}
+	})
+}
+
+// TestEndlessScheduleIsNotDrawnBeforehand: a rate that nobody can serve neither holds a stop up nor fills the memory.
+func TestEndlessScheduleIsNotDrawnBeforehand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.settings.Mode, g.settings.Rate, g.settings.Operations, g.settings.Drain = Open, 1e9, MostOperations, Duration(time.Second)
+		g.strategy.script = func(s step, _ *Request, _ int) error {
+			if s == atBegin {
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		}
+		time.AfterFunc(time.Second, g.stop.Soft)
+		rep, err := g.execute()
+		if err != nil || !rep.Partial || len(rep.Cells[0].Trials) != 1 || rep.Cells[0].Operations > 5000 {
+			t.Errorf("partial %v, %d operations, %v", rep.Partial, rep.Cells[0].Operations, err)
+		}
+	})
+}
+
+// TestStopWhileConnecting: there is nothing to finish yet, so the first wish to stop ends it.
+func TestStopWhileConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.store.onOpen = func(ctx context.Context) error { <-ctx.Done(); return errors.New("some words about a cancelled dial") }
+		time.AfterFunc(time.Second, g.stop.Soft)
+		began := time.Now()
+		rep, err := g.execute()
+		if err != nil || !rep.Partial || len(rep.Cells[0].Trials) != 0 {
+			t.Errorf("partial %v, %v", rep.Partial, err)
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+	})
 }
 
 func TestHardStopWakesWhoeverWaits(t *testing.T) {
@@ -794,9 +844,24 @@ func TestManyUsers(t *testing.T) {
 	})
 }
 
+// drawn is a whole schedule.
+func drawn(rate float64, until time.Duration, operations int64, seed uint64) (all []time.Duration) {
+	s := newSchedule(rate, until, operations, seed)
+	for {
+		n, due, ok := s.next()
+		if !ok {
+			return all
+		}
+		if n != int64(len(all)) {
+			panic("operations are not numbered in order")
+		}
+		all = append(all, due)
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	const rate, window = 2000.0, 10 * time.Second
-	due := schedule(rate, window, 0, 7)
+	due := drawn(rate, window, 0, 7)
 	// A Poisson process: n is normal with deviation √n, the gaps are exponential, so their deviation is their mean.
 	if n, want := float64(len(due)), rate*window.Seconds(); math.Abs(n-want) > 4*math.Sqrt(want) {
 		t.Errorf("%g arrivals, want about %g", n, want)
@@ -814,26 +879,26 @@ func TestSchedule(t *testing.T) {
 	if s := squares / float64(len(due)); math.Abs(s-2) > 0.2 { // E[gap²] of an exponential of mean 1
 		t.Errorf("mean square of gaps is %.2f, want 2", s)
 	}
-	if !slices.Equal(due, schedule(rate, window, 0, 7)) {
+	if !slices.Equal(due, drawn(rate, window, 0, 7)) {
 		t.Error("the same seed gives another schedule")
 	}
-	if slices.Equal(due, schedule(rate, window, 0, 8)) {
+	if slices.Equal(due, drawn(rate, window, 0, 8)) {
 		t.Error("another seed gives the same schedule")
 	}
-	if few := schedule(rate, window, 12, 7); !slices.Equal(few, due[:12]) {
+	if few := drawn(rate, window, 12, 7); !slices.Equal(few, due[:12]) {
 		t.Errorf("bounded by operations: %v, want %v", few, due[:12])
 	}
-	if few := schedule(rate, 0, 12, 7); !slices.Equal(few, due[:12]) {
+	if few := drawn(rate, 0, 12, 7); !slices.Equal(few, due[:12]) {
 		t.Errorf("without duration: %v, want %v", few, due[:12])
 	}
 }
 
 // TestScheduleOfHardlyAnything has gaps longer than a duration can hold.
 func TestScheduleOfHardlyAnything(t *testing.T) {
-	if due := schedule(1e-12, time.Hour, 0, 1); len(due) != 0 {
+	if due := drawn(1e-12, time.Hour, 0, 1); len(due) != 0 {
 		t.Errorf("%d arrivals", len(due))
 	}
-	due := schedule(1e-12, 0, 3, 1)
+	due := drawn(1e-12, 0, 3, 1)
 	if len(due) != 3 || due[0] < time.Hour || !slices.IsSorted(due) {
 		t.Errorf("due at %v", due)
 	}

@@ -324,8 +324,9 @@ type Pool interface {
 	Replace(ctx context.Context, broken Conn) (Conn, error)
 	// Flush makes the server publish the statistics that its sessions still hold back.
 	Flush(ctx context.Context) error
-	// Abort closes every connection at once, running statements included. It may be called at any time.
-	Abort()
+	// Abort closes every connection at once, running statements included, and returns when the server has let go of them. It may be
+	// called at any time.
+	Abort() error
 	Close()
 }
 

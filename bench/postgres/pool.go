@@ -42,8 +42,11 @@ func (s *Store) Open(ctx context.Context, cfg bench.PoolConfig) (bench.Pool, err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		p.conns = slices.DeleteFunc(p.conns, func(c *conn) bool { return c == nil })
-		p.Close()
+		for _, c := range p.conns {
+			if c != nil {
+				c.abort() // at once: a stop must not wait for a server that is busy with a thousand others
+			}
+		}
 		return nil, fmt.Errorf("opening %d connections: %w", cfg.Connections, explain(err))
 	}
 	return p, nil
@@ -162,7 +165,7 @@ func (p *pool) Flush(context.Context) error {
 
 // Abort closes every connection and ends what the server still runs for them: a backend that waits for a lock does not notice that
 // its client is gone.
-func (p *pool) Abort() {
+func (p *pool) Abort() error {
 	p.mu.Lock()
 	p.aborted = true
 	conns := slices.Clone(p.conns)
@@ -170,9 +173,10 @@ func (p *pool) Abort() {
 	for _, c := range conns {
 		c.abort()
 	}
-	if !p.store.pooled {
-		p.store.terminate(context.WithoutCancel(p.ctx), conns)
+	if p.store.pooled {
+		return nil
 	}
+	return p.store.terminate(context.WithoutCancel(p.ctx), conns)
 }
 
 // Close ends the connections in order.

@@ -433,7 +433,7 @@ func (s *Store) Leaks(ctx context.Context) (int64, error) {
 
 // terminate ends the backends of connections that were closed, and waits until they are gone, so that none of them writes behind the
 // audit's back.
-func (s *Store) terminate(ctx context.Context, conns []*conn) {
+func (s *Store) terminate(ctx context.Context, conns []*conn) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var pids []int32
@@ -443,18 +443,18 @@ func (s *Store) terminate(ctx context.Context, conns []*conn) {
 	cfg := s.admin.Config() // the admin connection may be busy: this runs beside it
 	side, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return
+		return explain(err)
 	}
 	defer side.Close(ctx)
 	for {
 		var left int
 		err := side.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = ANY ($1) AND application_name = $2`, pids, s.name).Scan(&left)
 		if err != nil || left == 0 {
-			return
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return fmt.Errorf("%d sessions do not end: what they still do is not in the audit", left)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
