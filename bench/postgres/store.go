@@ -216,10 +216,10 @@ func (s *Store) Prepare(ctx context.Context) error {
 		return fmt.Errorf("looking for the schema lockbench: %w", err)
 	}
 	tables, err := s.owned(ctx, have)
-	if err != nil || *have == want {
+	if err != nil || (*have == want && slices.Equal(tables, laidOut())) {
 		return err
 	}
-	// It is lockbench's, of another release: nothing in it outlives a trial.
+	// It is lockbench's, of another release or with a table missing: nothing in it outlives a trial.
 	if len(tables) > 0 {
 		if _, err := s.admin.Exec(ctx, "DROP TABLE "+strings.Join(tables, ", ")+" RESTRICT"); err != nil {
 			return fmt.Errorf("replacing the tables of an older lockbench: %w", err)
@@ -229,6 +229,15 @@ func (s *Store) Prepare(ctx context.Context) error {
 		return fmt.Errorf("replacing the schema of an older lockbench: %w", err)
 	}
 	return s.create(ctx, want)
+}
+
+// laidOut lists the tables that schema.sql makes, sorted.
+func laidOut() (tables []string) {
+	for _, m := range regexp.MustCompile(`(?m)^CREATE TABLE lockbench\.(\w+)`).FindAllStringSubmatch(lockbench.SchemaSQL, -1) {
+		tables = append(tables, pgx.Identifier{"lockbench", m[1]}.Sanitize())
+	}
+	slices.Sort(tables)
+	return tables
 }
 
 // aloneKey is the advisory lock of a run; the number is the ASCII of "lockb".
@@ -259,14 +268,14 @@ func (s *Store) alone(ctx context.Context) error {
 	}
 }
 
-// owned returns the schema's tables, or refuses what lockbench did not make.
+// owned returns the schema's tables, sorted, or refuses what lockbench did not make.
 func (s *Store) owned(ctx context.Context, comment *string) ([]string, error) {
 	const hint = "rename it, or name another database in --dsn: lockbench only touches what it made itself"
 	if comment == nil || !strings.HasPrefix(*comment, mark) {
 		return nil, bench.Hintf(hint, "the schema lockbench in this database was not made by lockbench")
 	}
 	rows, err := s.admin.Query(ctx, `SELECT c.relname, coalesce(obj_description(c.oid, 'pg_class'), '') FROM pg_class c
-		WHERE c.relnamespace = 'lockbench'::regnamespace AND c.relkind NOT IN ('i', 'I', 't', 'c') ORDER BY 1`)
+		WHERE c.relnamespace = 'lockbench'::regnamespace AND c.relkind NOT IN ('i', 'I', 't', 'c')`)
 	if err != nil {
 		return nil, fmt.Errorf("looking into the schema lockbench: %w", err)
 	}
@@ -279,6 +288,7 @@ func (s *Store) owned(ctx context.Context, comment *string) ([]string, error) {
 		tables = append(tables, pgx.Identifier{"lockbench", name}.Sanitize())
 		return nil
 	})
+	slices.Sort(tables)
 	return tables, err
 }
 

@@ -41,6 +41,19 @@ func TestPrepareCreatesAndMarks(t *testing.T) {
 	}
 }
 
+// TestPrepareMendsWhatSomebodyDropped: the schema's mark says which release made it, not that it is whole.
+func TestPrepareMendsWhatSomebodyDropped(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	s := ready(t, dsn)
+	pgtest.Exec(t, dsn, "DROP TABLE lockbench.seats CASCADE")
+	if err := s.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Restore(t.Context(), scenarios.Seats{}.Fill(bench.Params{Rows: 3})); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPrepareRefusesWhatIsNotItsOwn(t *testing.T) {
 	for _, c := range []struct {
 		name string

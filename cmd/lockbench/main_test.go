@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -78,6 +79,9 @@ func withDatabase(c *pgx.ConnConfig, name string) string {
 }
 
 func TestScripts(t *testing.T) {
+	if _, err := exec.LookPath("psql"); err != nil && os.Getenv("LOCKBENCH_REQUIRE_SERVICES") != "" {
+		t.Fatal("LOCKBENCH_REQUIRE_SERVICES is set, and the scripts would leave out what needs psql")
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

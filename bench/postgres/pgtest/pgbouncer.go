@@ -16,15 +16,12 @@ import (
 )
 
 // PgBouncer puts a pooler in transaction mode in front of a database and returns how to reach the database through it. Where there is
-// none the test is skipped, unless LOCKBENCH_REQUIRE_SERVICES is set.
+// none the test is skipped; see [Lack].
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
 	program, err := findPgBouncer()
 	if err != nil {
-		if os.Getenv("LOCKBENCH_REQUIRE_SERVICES") != "" {
-			t.Fatalf("LOCKBENCH_REQUIRE_SERVICES is set and there is no pgbouncer: %v", err)
-		}
-		t.Skip("pgbouncer is not installed: nothing is tested through a pooler")
+		Lack(t, "pgbouncer is not installed: nothing is tested through a pooler")
 	}
 	behind, err := pgx.ParseConfig(dsn)
 	if err != nil {

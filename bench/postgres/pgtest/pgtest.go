@@ -47,6 +47,16 @@ func Main(m *testing.M) {
 	}))
 }
 
+// Lack skips a test for which the machine lacks something, with a word on what that leaves untested. Where
+// LOCKBENCH_REQUIRE_SERVICES is set the test fails instead, so that a skip cannot hide a failure.
+func Lack(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("LOCKBENCH_REQUIRE_SERVICES") != "" {
+		t.Fatalf("LOCKBENCH_REQUIRE_SERVICES is set, and %s", what)
+	}
+	t.Skip(what)
+}
+
 // settings of the test server. Autovacuum would commit behind the back of tests that count commits; a deadlock is to be found soon;
 // prepared transactions are one of the things that the audit must see.
 func settings() map[string]string {
