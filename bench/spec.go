@@ -64,7 +64,7 @@ func ParseBackoff(s string) (Backoff, error) {
 	case "fixed":
 		d, err := ParseDuration(rest)
 		if err != nil {
-			return Backoff{}, err
+			return Backoff{}, fmt.Errorf("backoff %q: %w", s, err)
 		}
 		return Backoff{Base: d, Max: d}, nil
 	case "exp":
@@ -74,11 +74,11 @@ func ParseBackoff(s string) (Backoff, error) {
 		}
 		lo, err := ParseDuration(from)
 		if err != nil {
-			return Backoff{}, err
+			return Backoff{}, fmt.Errorf("backoff %q: %w", s, err)
 		}
 		hi, err := ParseDuration(to)
 		if err != nil {
-			return Backoff{}, err
+			return Backoff{}, fmt.Errorf("backoff %q: %w", s, err)
 		}
 		if lo == 0 || hi < lo {
 			return Backoff{}, Hintf(forms, "backoff %q does not grow", s)

@@ -22,6 +22,7 @@ const (
 	exitBroken       = 3 // a strategy broke its claim
 	exitThreshold    = 4 // a --fail-on threshold failed
 	exitInconclusive = 6 // with --strict
+	exitHungUp       = 129
 	exitInterrupted  = 130
 	exitTerminated   = 143
 )
@@ -33,6 +34,30 @@ type app struct {
 	env            func(string) string
 	args           []string // the command line, without the program's name
 	problems       []error
+	misled         error // what was wrong with a line that asks for help
+}
+
+// output is a stream that remembers its first failed write: what could not be printed must not look like success. What the commands
+// print is text, so they do not look at every write themselves.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// bare is the stream itself.
+func bare(w io.Writer) io.Writer {
+	if o, ok := w.(*output); ok {
+		return o.Writer
+	}
+	return w
 }
 
 // exitError ends the program with a code; its message, if any, has been printed.
@@ -64,6 +89,12 @@ func (a *app) usage() error {
 func (a *app) exit(err error) int {
 	var code *exitError
 	var usage usageError
+	if err == nil {
+		err = a.misled
+	}
+	if out, ok := a.stdout.(*output); ok && err == nil && out.err != nil {
+		err = fmt.Errorf("writing to standard output: %w", reason(out.err))
+	}
 	switch {
 	case err == nil:
 		return exitOK
@@ -124,7 +155,7 @@ func (a *app) sift(root *cobra.Command, args []string) []string {
 		return args // what is being completed is not finished
 	}
 	cmd, _, err := root.Find(args)
-	if err != nil {
+	if err != nil || cmd.DisableFlagParsing {
 		return args
 	}
 	cmd.InitDefaultHelpFlag()
@@ -233,7 +264,7 @@ func (a *app) words(least, most int, names string) cobra.PositionalArgs {
 
 // terminal returns the width of a stream that is a terminal.
 func terminal(w io.Writer) (width int, ok bool) {
-	f, isFile := w.(*os.File)
+	f, isFile := bare(w).(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {
 		return 0, false
 	}

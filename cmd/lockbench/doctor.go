@@ -81,7 +81,7 @@ Exit code 1 if run would not work.`,
 	fs := flagSet{a: a, fs: cmd.Flags()}
 	fs.fs.SortFlags = false
 	f.where.add(fs)
-	whole(fs, &f.connections, "connections", mostConnections, "connections a run would open")
+	count(fs, &f.connections, "connections", mostConnections, "connections a run would open")
 	fs.oneOf(&f.format, "format", "text", []string{"text", formatJSON}, "how to print it")
 	completeWords(cmd, "format", "text", formatJSON)
 	return cmd
@@ -106,10 +106,11 @@ func (a *app) diagnose(e *examination, format string) error {
 		}
 	} else {
 		for _, f := range e.Findings {
-			lines := wrap(f.Text, 90)
-			fmt.Fprintf(a.stdout, "%-4s  %-12s  %s\n", f.State, f.What, strings.Join(lines, "\n"+strings.Repeat(" ", 20)))
+			const indent = 20
+			width := a.within(indent+90) - indent
+			fmt.Fprintf(a.stdout, "%-4s  %-12s  %s\n", f.State, f.What, strings.Join(wrap(f.Text, width), "\n"+strings.Repeat(" ", indent)))
 			if f.Hint != "" {
-				fmt.Fprintf(a.stdout, "%20s%s\n", "", strings.Join(wrap("hint: "+f.Hint, 90), "\n"+strings.Repeat(" ", 20)))
+				fmt.Fprintf(a.stdout, "%*s%s\n", indent, "", strings.Join(wrap("hint: "+f.Hint, width), "\n"+strings.Repeat(" ", indent)))
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,13 +89,29 @@ type number interface{ ~int | ~int64 | ~uint64 }
 
 // whole adds a flag that takes a whole number. Its range is checked where all settings are.
 func whole[T number](s flagSet, to *T, name string, def T, usage string) {
+	wholeFrom(s, to, name, math.MinInt64, def, usage)
+}
+
+// count adds a flag that takes a whole number of at least 1, so that a default of 0 can stand for one that is found elsewhere.
+func count[T number](s flagSet, to *T, name string, def T, usage string) {
+	wholeFrom(s, to, name, 1, def, usage)
+}
+
+func wholeFrom[T number](s flagSet, to *T, name string, least int64, def T, usage string) {
 	*to = def
 	s.add(&value[T]{
 		a: s.a, name: name, kind: "n", to: to,
 		parse: func(t string) (T, error) {
 			n, err := strconv.ParseInt(t, 10, 64)
-			if err != nil || int64(T(n)) != n || n < 0 != (T(n) < 0) {
+			switch {
+			case err == nil && n < 0 && T(n) > 0:
+				return 0, bench.Hintf(fmt.Sprintf("--%s takes a number of 0 or more", name), "%q is negative", t)
+			case err != nil || int64(T(n)) != n:
 				return 0, bench.Hintf(fmt.Sprintf("--%s takes a number such as 100", name), "%q is not a whole number", t)
+			case n < least && def == 0:
+				return 0, bench.Hintf(fmt.Sprintf("leave --%s out for its default", name), "must be at least %d, got %s", least, t)
+			case n < least:
+				return 0, bench.Hintf(fmt.Sprintf("leave --%s out for %d", name, def), "must be at least %d, got %s", least, t)
 			}
 			return T(n), nil
 		},

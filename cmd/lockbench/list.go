@@ -2,8 +2,9 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -81,24 +82,62 @@ func didYouMean(before, word string, words []string) string {
 }
 
 func (a *app) printCatalogue(c catalogue) {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	if len(c.Strategies) > 0 {
-		fmt.Fprintln(w, "STRATEGY\tWHAT IT DOES\tPREVENTS")
-		for _, s := range c.Strategies {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Summary, claim(s.Prevents, s.Scope))
-		}
+	var rows [][]string
+	for _, s := range c.Strategies {
+		rows = append(rows, []string{s.Name, s.Summary, claim(s.Prevents, s.Scope)})
 	}
+	a.printColumns([]string{"STRATEGY", "WHAT IT DOES", "PREVENTS"}, rows)
 	if len(c.Strategies) > 0 && len(c.Scenarios) > 0 {
-		_ = w.Flush()
-		fmt.Fprintln(w)
+		fmt.Fprintln(a.stdout)
 	}
-	if len(c.Scenarios) > 0 {
-		fmt.Fprintln(w, "SCENARIO\tWHAT USERS RACE FOR")
-		for _, s := range c.Scenarios {
-			fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Summary)
+	rows = nil
+	for _, s := range c.Scenarios {
+		rows = append(rows, []string{s.Name, s.Summary})
+	}
+	a.printColumns([]string{"SCENARIO", "WHAT USERS RACE FOR"}, rows)
+}
+
+// printColumns prints text in columns; nothing without rows. Where they are wider than the terminal, the widest are broken into lines.
+func (a *app) printColumns(heads []string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	const gap, narrowest = 2, 16
+	rows = slices.Insert(rows, 0, heads)
+	widths := make([]int, len(heads))
+	total := -gap
+	for j := range heads {
+		for _, row := range rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
+		}
+		total += widths[j] + gap
+	}
+	for limit := a.width(); limit > 0 && total > limit; total-- {
+		widest := slices.Index(widths, slices.Max(widths))
+		if widths[widest] <= narrowest {
+			break
+		}
+		widths[widest]--
+	}
+	for _, row := range rows {
+		cells := make([][]string, len(row))
+		height := 0
+		for j, text := range row {
+			cells[j] = wrap(text, widths[j])
+			height = max(height, len(cells[j]))
+		}
+		for i := range height {
+			line := ""
+			for j, lines := range cells {
+				text := ""
+				if i < len(lines) {
+					text = lines[i]
+				}
+				line += text + strings.Repeat(" ", widths[j]-min(widths[j], utf8.RuneCountInString(text))+gap)
+			}
+			fmt.Fprintln(a.stdout, strings.TrimRight(line, " "))
 		}
 	}
-	_ = w.Flush()
 }
 
 // claim says what a strategy prevents, and where.

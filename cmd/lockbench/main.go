@@ -21,7 +21,7 @@ func main() {
 
 // run is the whole program with its surroundings passed in. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, args: args}
+	a := &app{stdin: stdin, stdout: &output{Writer: stdout}, stderr: stderr, env: env, args: args}
 	root := a.root()
 	root.SetArgs(a.sift(root, args))
 	return a.exit(root.ExecuteContext(ctx))

@@ -141,6 +141,15 @@ func (a *app) width() int {
 	return width
 }
 
+// within is how many columns text may take that is set at most so wide.
+func (a *app) within(most int) int {
+	const least = 40 // narrower would be a word a line
+	if width := a.width(); width > 0 {
+		return max(least, min(most, width))
+	}
+	return most
+}
+
 // color reports whether stdout takes colours. Source: https://no-color.org
 func (a *app) color(off bool) bool {
 	_, tty := terminal(a.stdout)

@@ -92,7 +92,7 @@ func TestSignalsEndARunInOrder(t *testing.T) {
 	for _, tc := range []struct {
 		signal syscall.Signal
 		code   int
-	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}} {
+	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}, {syscall.SIGHUP, 129}} {
 		t.Run(tc.signal.String(), func(t *testing.T) {
 			t.Parallel()
 			dsn, err := freshDatabase(t.Context())
@@ -163,6 +163,38 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	c.await(t, "^stopping at once$")
 	if code := c.end(t); code != 130 {
 		t.Errorf("exit code %d\n%s", code, c.said.String())
+	}
+}
+
+// While a large table is being filled there is nothing to finish: the first signal ends it.
+func TestSignalWhileATableIsFilled(t *testing.T) {
+	t.Parallel()
+	dsn, err := freshDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, []string{"LOCKBENCH_DSN=" + dsn}, "run", "--strategy", "atomic", "--rows", "10000000")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	filling := func() (yes bool) {
+		if err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_progress_copy WHERE datname = current_database())").Scan(&yes); err != nil {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	waitFor(t, "the filling of the table", filling)
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.end(t); code != 130 {
+		t.Errorf("exit code %d\n%s", code, c.said.String())
+	}
+	var rows int
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM lockbench.seats").Scan(&rows); err != nil || rows != 0 {
+		t.Errorf("%d rows, %v: the table was filled to the end", rows, err)
 	}
 }
 

@@ -20,7 +20,7 @@ lockbench lets many users race for the same rows of a PostgreSQL database under 
 told against what the database holds, and prints correctness and cost in one table. Without --dsn it starts a PostgreSQL of its own.
 
 Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-on threshold failed, 6 inconclusive (with
---strict), 130 and 143 stopped by a signal (what was measured is reported).`,
+--strict), 129, 130 and 143 stopped by a signal (what was measured is reported).`,
 		Example: `  lockbench run                                       every strategy, 500 users, 50 seats
   lockbench run --strategy optimistic,pessimistic     two of them
   lockbench show pessimistic                          what it does, with its SQL
@@ -34,7 +34,13 @@ Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-o
 	cmd.SetOut(a.stdout)
 	cmd.SetErr(a.stderr)
 	cmd.SetFlagErrorFunc(a.unreadable)
-	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) { writeHelp(a.stdout, c) })
+	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		if words := c.Flags().Args(); c.HasAvailableSubCommands() && len(words) > 0 {
+			a.misled = usageError{unknownCommand(c, words[0])}
+			return
+		}
+		writeHelp(a.stdout, c)
+	})
 	cmd.SetHelpCommand(a.helpCommand())
 	cmd.AddCommand(a.runCommand(), a.reportCommand(), a.listCommand(), a.doctorCommand(), a.serverCommand(), a.showCommand(), a.traceCommand(), a.versionCommand())
 	cmd.InitDefaultHelpCmd()

@@ -20,6 +20,7 @@ import (
 
 // Defaults that flags name only in words.
 const (
+	defaultScenario = "seats"
 	burstTrials     = 6                // the least that gives a 95 % interval
 	loopTrials      = 3                // of closed and open mode, where each trial lasts for --duration
 	mostConnections = 32               // on a hot row more connections are slower
@@ -53,7 +54,7 @@ table. Results go to stdout, everything else to stderr. Without --dsn a PostgreS
 lost_updates>0, conflict_rate>20%, p99>50ms, goodput<500/s. With a strategy in front it holds for that one: "optimistic: p99>50ms".
 
 Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-on threshold failed, 6 inconclusive (with --strict),
-130 and 143 stopped by a signal. The first Ctrl-C finishes what is under way and reports it, the second stops at once.`,
+129, 130 and 143 stopped by a signal. The first Ctrl-C finishes what is under way and reports it, the second stops at once.`,
 		Example: `  lockbench run
   lockbench run --strategy optimistic --users 500
   lockbench run --strategy none --rows 1 --think 5ms            the last seat, unprotected
@@ -77,14 +78,14 @@ func (f *runFlags) add(fs flagSet) {
 
 	g := fs.in("What to race")
 	g.list(&s.Strategies, "strategy", "list", []string{bench.All}, false, "strategies, separated by commas; options follow by colons, as optimistic:retries=3")
-	g.text(&s.Scenario, "scenario", "name", "seats", "what users race for")
+	g.text(&s.Scenario, "scenario", "name", defaultScenario, "what users race for")
 
 	g = fs.in("Load")
 	whole(g, &s.Users, "users", 500, "users, each one goroutine")
-	whole(g, &s.Connections, "connections", 0, "database connections they share (default the lesser of users and 32)")
+	count(g, &s.Connections, "connections", 0, "database connections they share (default the lesser of users and 32)")
 	g.oneOf(&f.mode, "mode", string(bench.Burst), []string{string(bench.Burst), string(bench.Closed), string(bench.Open)}, "all at once, in loops, or on a schedule")
 	g.duration(&s.Duration, "duration", 0, "measured window of closed and open mode (default 10s)")
-	whole(g, &s.Operations, "operations", 0, "end closed or open mode after so many operations")
+	count(g, &s.Operations, "operations", 0, "end closed or open mode after so many operations")
 	g.real(&s.Rate, "rate", "arrivals a second in open mode")
 	whole(g, &s.Trials, "trials", burstTrials, "repetitions of every cell, interleaved (closed and open: 3)")
 	g.duration(&s.Warmup, "warmup", time.Second, "not measured: a discarded burst, or the first part of closed and open mode; 0s for none")
@@ -94,8 +95,8 @@ func (f *runFlags) add(fs flagSet) {
 	g.onOff(&s.Pipeline, "pipeline-begin", true, "send BEGIN with the first statement and COMMIT with the last")
 
 	g = fs.in("Data")
-	whole(g, &s.Rows, "rows", 0, "seats, stock items, accounts, shifts or jobs (default the scenario's)")
-	whole(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
+	count(g, &s.Rows, "rows", 0, "seats, stock items, accounts, shifts or jobs (default the scenario's)")
+	count(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
 	g.text(&s.Skew, "skew", "skew", "uniform", "which rows users want: uniform, zipf:0.99, hot:3")
 
 	g = fs.in("Of one scenario")

@@ -48,9 +48,6 @@ func (a *app) serverStart() *cobra.Command {
 		Args: a.words(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.checkServer(a, cmd.Flags())
-			if connections < 1 {
-				a.problem(bench.Hintf("one connection is the least", "--connections must be at least 1, got %d", connections))
-			}
 			if err := a.usage(); err != nil {
 				return err
 			}
@@ -60,7 +57,7 @@ func (a *app) serverStart() *cobra.Command {
 	fs := flagSet{a: a, fs: cmd.Flags()}
 	fs.fs.SortFlags = false
 	s.addServer(fs)
-	whole(fs, &connections, "connections", keptConnections, "connections a run may open")
+	count(fs, &connections, "connections", keptConnections, "connections a run may open")
 	return cmd
 }
 
@@ -158,15 +155,21 @@ func (a *app) serverStop() *cobra.Command {
 
 func (a *app) serverPsql() *cobra.Command {
 	return &cobra.Command{
-		Use:   "psql [-- ARGUMENT…]",
+		Use:   "psql [ARGUMENT…]",
 		Short: "Open psql on the kept server",
-		Long:  "Open psql on the kept server. What follows -- is passed on. The exit code is psql's.",
+		Long:  "Open psql on the kept server. Every argument is psql's, and so is the exit code.",
 		Example: `  lockbench server psql
-  lockbench server psql -- -c 'SELECT * FROM lockbench.seats LIMIT 5'`,
-		Args: cobra.ArbitraryArgs,
+  lockbench server psql -c 'SELECT * FROM lockbench.seats LIMIT 5'`,
+		Args:               cobra.ArbitraryArgs,
+		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.usage(); err != nil {
-				return err
+			if len(args) > 0 {
+				switch args[0] {
+				case "--help", "-h": // psql's own -h is followed by a host, which is not the user's to choose
+					return cmd.Help()
+				case "--":
+					args = args[1:]
+				}
 			}
 			kept, found, err := embedded.FindDetached()
 			if err != nil {
@@ -189,7 +192,7 @@ func (a *app) psql(ctx context.Context, kept embedded.Kept, args []string) error
 		}
 	}
 	cmd := exec.CommandContext(ctx, program, append([]string{"--dbname", kept.DSN}, args...)...) //nolint:gosec // the user's own psql
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, bare(a.stdout), a.stderr                        // psql is to see the terminal itself
 	cmd.Env = append(os.Environ(), "PGOPTIONS="+strings.TrimSpace(a.env("PGOPTIONS")+" -csearch_path=lockbench,public"))
 	err := cmd.Run()
 	var exit *exec.ExitError

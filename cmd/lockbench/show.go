@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +37,7 @@ type shown struct {
 	Scenario *bench.ScenarioInfo `json:"scenario,omitempty"`
 	Shared   []bench.OptionDoc   `json:"shared_options,omitempty"`
 	Bindings []binding           `json:"bindings"`
-	Try      string              `json:"try"`
+	Try      string              `json:"try,omitempty"` // a run that shows it, if there is one
 }
 
 type showFlags struct{ scenario, format string }
@@ -106,7 +108,7 @@ func look(name, scenario string) (shown, error) {
 		return shown{}, unknownName(specs[0].Name)
 	}
 	info := st.Info()
-	out := shown{Strategy: &info, Shared: bench.SharedOptions(), Try: "lockbench run --strategy none," + specs[0].Label}
+	out := shown{Strategy: &info, Shared: bench.SharedOptions()}
 	var errs []error
 	for _, sc := range scenarios.All() {
 		if scenario != "" && sc.Info().Name != scenario {
@@ -122,8 +124,11 @@ func look(name, scenario string) (shown, error) {
 	if len(out.Bindings) == 0 && len(errs) == 0 {
 		errs = append(errs, unknownScenario(scenario))
 	}
-	if scenario != "" {
-		out.Try += " --scenario " + scenario
+	if i := slices.IndexFunc(out.Bindings, func(b binding) bool { return b.NA == "" }); i >= 0 {
+		out.Try = "lockbench run --strategy none," + specs[0].Label
+		if on := out.Bindings[i].Scenario; scenario != "" || on != defaultScenario {
+			out.Try += " --scenario " + on
+		}
 	}
 	return out, errors.Join(errs...)
 }
@@ -268,7 +273,7 @@ func (a *app) section(title, text string) {
 	}
 	fmt.Fprintf(a.stdout, "\n%s:\n", title)
 	for _, line := range strings.Split(text, "\n") {
-		for _, l := range wrap(line, 100) {
+		for _, l := range wrap(line, a.within(102)-2) {
 			fmt.Fprintf(a.stdout, "  %s\n", l)
 		}
 	}
@@ -279,7 +284,7 @@ func wrap(text string, width int) []string {
 	var out []string
 	line := ""
 	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > width {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			out = append(out, line)
 			line = ""
 		}

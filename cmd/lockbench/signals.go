@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -22,12 +23,20 @@ type interruption struct {
 	done   chan struct{}
 }
 
-// interruptible starts listening for SIGINT and SIGTERM. Until racing begins there is nothing to finish, and one signal ends it all.
+// endings are the signals that end a run in order. One that the caller has told the program to ignore, as nohup does with SIGHUP, stays
+// ignored.
+func endings() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
+}
+
+// interruptible starts listening for the signals that end a run. Until racing begins there is nothing to finish, and one signal ends it all.
 func interruptible(ctx context.Context, say func(format string, args ...any)) *interruption {
 	i := &interruption{stop: bench.NewStop(), ch: make(chan os.Signal, 4), done: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(ctx)
 	i.say.Store(&say)
-	signal.Notify(i.ch, os.Interrupt, syscall.SIGTERM)
+	if all := endings(); len(all) > 0 { // none would mean every signal there is
+		signal.Notify(i.ch, all...)
+	}
 	go i.listen()
 	return i
 }
@@ -48,7 +57,7 @@ func (i *interruption) listen() {
 		}
 		say("stopping at once")
 		i.stop.Hard()
-		signal.Reset(os.Interrupt, syscall.SIGTERM) // a third ends the program as it is; its server goes with it
+		signal.Reset(endings()...) // a third ends the program as it is; its server goes with it
 	}
 }
 
@@ -69,6 +78,8 @@ func (i *interruption) code() int {
 	switch syscall.Signal(i.first.Load()) {
 	case 0:
 		return 0
+	case syscall.SIGHUP:
+		return exitHungUp
 	case syscall.SIGTERM:
 		return exitTerminated
 	}

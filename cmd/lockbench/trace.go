@@ -37,7 +37,7 @@ interesting case shows every time: one statement a user in turn, all reads befor
 no more than one user at a time waiting at a row, since whom PostgreSQL serves first there is luck. The time of a statement is the
 server's; how long one waits says nothing, as the others take their turns in slow motion.
 
-Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 130 and 143 stopped by a signal.`,
+Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 129, 130 and 143 stopped by a signal.`,
 		Example: `  lockbench trace
   lockbench trace --strategy none,pessimistic --users 3
   lockbench trace --strategy serializable --scenario on-call
@@ -64,8 +64,8 @@ func (f *traceFlags) add(fs flagSet) {
 	whole(g, &s.Seed, "seed", 1, "of what scenarios draw")
 
 	g = fs.in("Data")
-	whole(g, &s.Rows, "rows", 0, "rows there are (default the fewest that make sense: 1, or 2)")
-	whole(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
+	count(g, &s.Rows, "rows", 0, "rows there are (default the fewest that make sense: 1, or 2)")
+	count(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
 
 	g = fs.in("Of one scenario")
 	f.options = map[string]*string{}

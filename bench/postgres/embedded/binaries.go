@@ -38,14 +38,18 @@ func Binaries(ctx context.Context) []Binary { return binaries(ctx, usualPlaces()
 
 func binaries(ctx context.Context, places []string) []Binary {
 	var found []Binary
+	seen := map[string]bool{}
 	add := func(dir, from string) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real
 		}
-		if slices.ContainsFunc(found, func(b Binary) bool { return b.Dir == dir }) {
+		// The same program may be reached through links from several folders.
+		program, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+		if err != nil || seen[program] {
 			return
 		}
 		if b, err := inspect(ctx, dir, from); err == nil {
+			seen[program] = true
 			found = append(found, b)
 		}
 	}

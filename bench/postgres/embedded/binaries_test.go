@@ -73,6 +73,20 @@ func TestNewestWinsUnlessAVersionIsAsked(t *testing.T) {
 	}
 }
 
+// TestLinksAreNoSecondInstallation: packages put links to one installation into several folders.
+func TestLinksAreNoSecondInstallation(t *testing.T) {
+	alone(t)
+	real, links := fakeInstallation(t, "postgres (PostgreSQL) 15.9", "", ""), t.TempDir()
+	for _, name := range []string{"postgres", "initdb"} {
+		if err := os.Symlink(filepath.Join(real, name), filepath.Join(links, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list := binaries(t.Context(), []string{real, links}); len(list) != 1 || list[0].Dir != real {
+		t.Errorf("list %+v", list)
+	}
+}
+
 func TestPATHAndPgConfig(t *testing.T) {
 	path, config := t.TempDir(), fakeInstallation(t, "postgres (PostgreSQL) 14.2", "", "")
 	onPath := fakeInstallation(t, "postgres (PostgreSQL) 13.1", "", "")
