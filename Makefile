@@ -34,4 +34,4 @@ bench: ## attempts a second and client CPU beside pgbench's, same statements, in
 
 .PHONY: fuzz
 fuzz: ## fuzz the parsers for half a minute each
-	@for p in ./bench ./bench/gate; do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s $$p || exit 1; done; done
+	@for p in ./bench ./bench/gate ./bench/suite; do for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s -fuzzminimizetime 1x $$p || exit 1; done; done

@@ -100,6 +100,7 @@ var arrows = []arrow{
 	{"github.com/jackc/pgx", []string{"strategies", "bench/postgres", "cmd"}, "the engine and the scenarios know no driver"},
 	{"github.com/olekukonko/tablewriter", []string{"bench/report"}, "tables are the renderers' business"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "only the command line knows flags"},
+	{"github.com/goccy/go-yaml", []string{"bench/suite"}, "only suites are written in YAML"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"bench"}, "figures are made in the engine"},
 }
 

@@ -104,7 +104,7 @@ const All = "all"
 // started. With --strategy all, combinations that make no sense are kept as n/a; asked for by name, they are problems.
 func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connecting) (*Race, error) {
 	var errs []error
-	fail := func(err error) { errs = append(errs, err) }
+	fail := func(setting, value string, err error) { errs = append(errs, About(setting, value, err)) }
 
 	r := &Race{}
 	names := make([]string, 0, len(scenarios))
@@ -115,37 +115,29 @@ func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connec
 		}
 	}
 	if r.Scenario == nil {
-		fail(Hintf(didYouMean(s.Scenario, names), "unknown scenario %q", s.Scenario))
+		fail("scenario", "", Hintf(didYouMean(s.Scenario, names), "unknown scenario %q", s.Scenario))
 	}
 	skew, err := ParseSkew(s.Skew)
-	if err != nil {
-		fail(err)
-	}
+	fail("skew", "", err)
 	backoff, err := ParseBackoff(s.Backoff)
-	if err != nil {
-		fail(err)
-	}
+	fail("backoff", "", err)
 	errs = append(errs, s.check()...)
 	if r.Scenario != nil {
 		errs = append(errs, checkScenarioOptions(s.Options, r.Scenario.Info())...)
 		p, err := r.Scenario.Fit(Params{Rows: s.Rows, Capacity: s.Capacity, Users: s.Users, Endless: s.Mode != Burst, Options: s.Options})
-		if err != nil {
-			fail(err)
-		}
+		fail("rows", "", err)
 		r.Params, s.Rows, s.Capacity = p, p.Rows, p.Capacity
 		if skew.Hot > p.Rows && err == nil && p.Rows > 0 {
-			fail(Hintf("lower --skew or raise --rows", "skew %q needs %d rows, there are %d", s.Skew, skew.Hot, p.Rows))
+			fail("skew", "", Hintf("lower --skew or raise --rows", "skew %q needs %d rows, there are %d", s.Skew, skew.Hot, p.Rows))
 		}
 	}
 	base := Retry{Max: s.Retries, Backoff: backoff, Deadline: time.Duration(s.Deadline)}
 	specs, tolerant, err := expand(s.Strategies, strategies)
-	if err != nil {
-		fail(err)
-	}
+	fail("strategy", "", err)
 	for _, sp := range specs {
 		e, err := bind(sp, strategies, r.Scenario, r.Params, base, s, via, tolerant)
 		if err != nil {
-			fail(err)
+			fail("strategy", sp.Label, err)
 			continue
 		}
 		r.Cells = append(r.Cells, e)
@@ -166,68 +158,70 @@ func didYouMean(word string, names []string) string {
 // check returns the problems of single settings.
 func (s *Settings) check() []error {
 	var errs []error
-	bad := func(hint, format string, args ...any) { errs = append(errs, Hintf(hint, format, args...)) }
+	bad := func(setting, hint, format string, args ...any) {
+		errs = append(errs, About(setting, "", Hintf(hint, format, args...)))
+	}
 	if s.Users < 1 {
-		bad("one user is the least", "users must be at least 1, got %d", s.Users)
+		bad("users", "one user is the least", "users must be at least 1, got %d", s.Users)
 	}
 	if s.Connections < 0 {
-		bad("leave --connections out for min(users, 32)", "connections must be at least 1, got %d", s.Connections)
+		bad("connections", "leave --connections out for min(users, 32)", "connections must be at least 1, got %d", s.Connections)
 	}
 	for _, l := range s.limits() {
 		if l.got > l.most {
-			bad(l.why, "%s must be at most %d, got %d", l.name, l.most, l.got)
+			bad(l.name, l.why, "%s must be at most %d, got %d", l.name, l.most, l.got)
 		}
 	}
 	if s.Trials < 1 {
-		bad("one trial is the least", "trials must be at least 1, got %d", s.Trials)
+		bad("trials", "one trial is the least", "trials must be at least 1, got %d", s.Trials)
 	}
 	if s.Retries < 0 {
-		bad("--retries 0 means one attempt", "retries must be 0 or more, got %d", s.Retries)
+		bad("retries", "--retries 0 means one attempt", "retries must be 0 or more, got %d", s.Retries)
 	}
 	if s.Rows < 0 {
-		bad("leave --rows out for the scenario's default", "rows must be at least 1, got %d", s.Rows)
+		bad("rows", "leave --rows out for the scenario's default", "rows must be at least 1, got %d", s.Rows)
 	}
 	if s.Capacity < 0 {
-		bad("leave --capacity out for the scenario's default", "capacity must be at least 1, got %d", s.Capacity)
+		bad("capacity", "leave --capacity out for the scenario's default", "capacity must be at least 1, got %d", s.Capacity)
 	}
 	if s.Operations < 0 {
-		bad("leave --operations out to bound the run by --duration", "operations must be 0 or more, got %d", s.Operations)
+		bad("operations", "leave --operations out to bound the run by --duration", "operations must be 0 or more, got %d", s.Operations)
 	}
 	switch s.Mode {
 	case Burst:
 		if s.Rate != 0 {
-			bad("add --mode open", "rate has no meaning in burst mode")
+			bad("rate", "add --mode open", "rate has no meaning in burst mode")
 		}
 		for _, unused := range []struct {
 			name  string
 			given bool
 		}{{"duration", s.Duration != 0}, {"operations", s.Operations > 0}, {"pause", s.Pause != 0}} {
 			if unused.given {
-				bad("add --mode closed", "%s has no meaning in burst mode, where each user acts once", unused.name)
+				bad(unused.name, "add --mode closed", "%s has no meaning in burst mode, where each user acts once", unused.name)
 			}
 		}
 	case Closed:
 		if s.Rate != 0 {
-			bad("use --mode open, or --pause to slow users down", "rate has no meaning in closed mode")
+			bad("rate", "use --mode open, or --pause to slow users down", "rate has no meaning in closed mode")
 		}
 		if s.Duration <= 0 && s.Operations == 0 {
-			bad("give --duration 10s or --operations 10000", "closed mode needs an end")
+			bad("mode", "give --duration 10s or --operations 10000", "closed mode needs an end")
 		}
 	case Open:
 		if !(s.Rate > 0) || math.IsInf(s.Rate, 1) { // NaN is not above 0 either
-			bad("give --rate 200, in arrivals a second", "open mode needs a rate above 0, got %g", s.Rate)
+			bad("rate", "give --rate 200, in arrivals a second", "open mode needs a rate above 0, got %g", s.Rate)
 		}
 		if s.Duration <= 0 && s.Operations == 0 {
-			bad("give --duration 10s or --operations 10000", "open mode needs an end")
+			bad("mode", "give --duration 10s or --operations 10000", "open mode needs an end")
 		}
 		if n := s.Rate * time.Duration(s.Warmup+s.Duration).Seconds(); s.Operations == 0 && n > MostOperations {
-			bad("lower --rate or --duration, or give --operations", "open mode takes at most %d operations, and the rate of %g makes %.3g due", int64(MostOperations), s.Rate, n)
+			bad("rate", "lower --rate or --duration, or give --operations", "open mode takes at most %d operations, and the rate of %g makes %.3g due", int64(MostOperations), s.Rate, n)
 		}
 		if s.Pause != 0 {
-			bad("the schedule decides when a user acts: leave --pause out", "pause has no meaning in open mode")
+			bad("pause", "the schedule decides when a user acts: leave --pause out", "pause has no meaning in open mode")
 		}
 	default:
-		bad(didYouMean(string(s.Mode), []string{string(Burst), string(Closed), string(Open)}), "unknown mode %q", s.Mode)
+		bad("mode", didYouMean(string(s.Mode), []string{string(Burst), string(Closed), string(Open)}), "unknown mode %q", s.Mode)
 	}
 	return errs
 }
@@ -277,7 +271,7 @@ func expand(list []string, strategies []Strategy) (specs []Spec, tolerant bool, 
 		}
 		more, err := ParseSpecs(item)
 		specs = append(specs, more...)
-		errs = append(errs, err)
+		errs = append(errs, About("strategy", strings.TrimSpace(item), err))
 	}
 	seen := map[string]bool{}
 	unique := specs[:0]
@@ -420,13 +414,13 @@ func checkScenarioOptions(given Options, sc ScenarioInfo) (errs []error) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		i := slices.IndexFunc(sc.Options, func(d OptionDoc) bool { return d.Name == name })
 		if i < 0 {
-			errs = append(errs, Hintf("leave it out, or name another --scenario", "scenario %q has no --%s", sc.Name, name))
+			errs = append(errs, About(name, "", Hintf("leave it out, or name another --scenario", "scenario %q has no --%s", sc.Name, name)))
 			continue
 		}
 		if given[name] == "" {
-			errs = append(errs, Hintf(fmt.Sprintf("write --%s %s", name, strings.Join(sc.Options[i].Values, "|")), "--%s needs a value", name))
+			errs = append(errs, About(name, "", Hintf(fmt.Sprintf("write --%s %s", name, strings.Join(sc.Options[i].Values, "|")), "--%s needs a value", name)))
 		} else if err := checkValue(Spec{Name: sc.Name}, sc.Options[i], given[name]); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, About(name, "", err))
 		}
 	}
 	return errs

@@ -31,6 +31,36 @@ func Hintf(hint, format string, args ...any) error {
 	return &Hinted{Msg: fmt.Sprintf(format, args...), Advice: hint}
 }
 
+// SettingError is a problem of one setting, so that whoever wrote it can be shown the place.
+type SettingError struct {
+	Setting string // the name of its flag
+	Value   string // the item that is wrong, where the setting is a list
+	Err     error
+}
+
+func (e *SettingError) Error() string { return e.Err.Error() }
+
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// About says which setting an error is about; each of several joined errors is told apart. It returns nil for nil.
+func About(setting, value string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range j.Unwrap() {
+			all = append(all, About(setting, value, e))
+		}
+		return errors.Join(all...)
+	}
+	var known *SettingError
+	if errors.As(err, &known) {
+		return err
+	}
+	return &SettingError{setting, value, err}
+}
+
 // ParseDuration reads a duration, which must carry its unit and not be negative.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)

@@ -47,7 +47,7 @@ func (OnCall) Fit(p bench.Params) (bench.Params, error) {
 		}
 	}
 	if p.Capacity > 1 {
-		return p, bench.Hintf("leave --capacity out", "a shift has %d doctors and no capacity", doctorsPerShift)
+		return p, bench.About("capacity", "", bench.Hintf("leave --capacity out", "a shift has %d doctors and no capacity", doctorsPerShift))
 	}
 	p.Capacity = 1
 	return p, nil

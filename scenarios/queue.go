@@ -46,7 +46,7 @@ func (Queue) Fit(p bench.Params) (bench.Params, error) {
 		}
 	}
 	if p.Capacity > 1 {
-		return p, bench.Hintf("leave --capacity out", "a job is done once: capacity cannot be %d", p.Capacity)
+		return p, bench.About("capacity", "", bench.Hintf("leave --capacity out", "a job is done once: capacity cannot be %d", p.Capacity))
 	}
 	p.Capacity = 1
 	if _, err := batchSize(p); err != nil {
@@ -62,7 +62,7 @@ func batchSize(p bench.Params) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > 1000 {
-		return 0, bench.Hintf("give a number from 1 to 1000", "--%s cannot be %q", batch, text)
+		return 0, bench.About(batch, "", bench.Hintf("give a number from 1 to 1000", "--%s cannot be %q", batch, text))
 	}
 	return n, nil
 }

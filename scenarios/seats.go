@@ -45,7 +45,7 @@ func (Seats) Fit(p bench.Params) (bench.Params, error) {
 		}
 	}
 	if p.Capacity > 1 {
-		return p, bench.Hintf("use --rows for more seats, or --scenario inventory", "a seat holds one user: capacity cannot be %d", p.Capacity)
+		return p, bench.About("capacity", "", bench.Hintf("use --rows for more seats, or --scenario inventory", "a seat holds one user: capacity cannot be %d", p.Capacity))
 	}
 	p.Capacity = 1
 	return p, nil

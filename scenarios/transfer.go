@@ -57,7 +57,7 @@ func (Transfer) Fit(p bench.Params) (bench.Params, error) {
 		p.Capacity = 100 * amount
 	}
 	if p.Rows < 2 {
-		return p, bench.Hintf("use --rows 2 or more", "a transfer needs two accounts, there is %d", p.Rows)
+		return p, bench.About("rows", "", bench.Hintf("use --rows 2 or more", "a transfer needs two accounts, there is %d", p.Rows))
 	}
 	return p, nil
 }

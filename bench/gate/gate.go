@@ -1,5 +1,5 @@
-// Package gate decides whether a report's figures keep to limits such as "overbooked>0" or "optimistic: p99>50ms". A limit says what
-// must not be: it fails where the comparison holds, and where the figure was not measured.
+// Package gate decides whether a report's figures keep to limits such as "overbooked>0" or "optimistic: p99>50ms", and its verdicts to
+// what was expected. A limit says what must not be: it fails where the comparison holds, and where the figure was not measured.
 package gate
 
 import (
@@ -21,14 +21,6 @@ type Limit struct {
 	Value    float64 // in the figure's own unit
 	Text     string  // as the user wrote it
 	figure   figure
-}
-
-// Failure is a limit that a cell did not keep.
-type Failure struct {
-	Limit    Limit
-	Strategy string // the cell's label; "" when no cell was run
-	Value    float64
-	Measured bool
 }
 
 // operators, longest first, so that >= is not read as > and "=…".
@@ -114,10 +106,11 @@ func (l Limit) Concerns(label, name string) bool {
 	return l.Strategy == "" || l.Strategy == label || l.Strategy == name
 }
 
-// Check returns every failure, in the order of the limits and then of the cells. Cells that were not run because the combination
-// makes no sense are passed over by limits for every strategy; a limit that met no cell at all fails.
-func Check(limits []Limit, cells []bench.Cell) []Failure {
-	var failures []Failure
+// Check holds every limit against every cell that it concerns, in the order of the limits and then of the cells. Cells that were not
+// run because the combination makes no sense are passed over; a limit that met no cell at all fails, and so does one on a figure that
+// was not measured.
+func Check(limits []Limit, cells []bench.Cell) []bench.Assertion {
+	var all []bench.Assertion
 	for _, l := range limits {
 		met := false
 		for i := range cells {
@@ -126,19 +119,41 @@ func Check(limits []Limit, cells []bench.Cell) []Failure {
 				continue
 			}
 			met = true
-			v, measured := math.NaN(), false
-			if len(c.Trials) > 0 {
-				v, measured = l.figure.of(c)
-			}
-			if !measured || l.holds(v) {
-				failures = append(failures, Failure{Limit: l, Strategy: c.Strategy, Value: v, Measured: measured})
-			}
+			all = append(all, l.check(c))
 		}
 		if !met {
-			failures = append(failures, Failure{Limit: l, Strategy: l.Strategy, Value: math.NaN()})
+			all = append(all, l.unmet())
 		}
 	}
-	return failures
+	return all
+}
+
+// check holds the limit against one cell.
+func (l Limit) check(c *bench.Cell) bench.Assertion {
+	a := bench.Assertion{Race: c.Race, Scenario: c.Scenario, Strategy: c.Strategy, Text: l.Text, Figure: l.Figure, Limit: &l.Value}
+	v, measured := 0.0, false
+	if len(c.Trials) > 0 {
+		v, measured = l.figure.of(c)
+	}
+	if !measured {
+		a.Failed, a.Message = true, l.notMeasured()
+		return a
+	}
+	u := l.figure.unit
+	a.Value, a.Failed = &v, l.holds(v)
+	a.Message = fmt.Sprintf("%s is %s", l.Figure, u.format(v))
+	if a.Failed {
+		a.Message += fmt.Sprintf(", and %q fails when it is %s %s", l.Text, l.Op, u.format(l.Value))
+	}
+	return a
+}
+
+func (l Limit) unmet() bench.Assertion {
+	return bench.Assertion{Strategy: l.Strategy, Text: l.Text, Figure: l.Figure, Limit: &l.Value, Failed: true, Message: l.notMeasured()}
+}
+
+func (l Limit) notMeasured() string {
+	return fmt.Sprintf("%s was not measured, so %q cannot pass", l.Figure, l.Text)
 }
 
 func (l Limit) holds(v float64) bool {
@@ -155,19 +170,6 @@ func (l Limit) holds(v float64) bool {
 		return v == l.Value
 	}
 	return v != l.Value
-}
-
-// String says what is the case and what the limit is, without a full stop.
-func (f Failure) String() string {
-	who := ""
-	if f.Strategy != "" {
-		who = f.Strategy + ": "
-	}
-	if !f.Measured {
-		return fmt.Sprintf("%s%s was not measured, so %q cannot pass", who, f.Limit.Figure, f.Limit.Text)
-	}
-	u := f.Limit.figure.unit
-	return fmt.Sprintf("%s%s is %s, and %q fails when it is %s %s", who, f.Limit.Figure, u.format(f.Value), f.Limit.Text, f.Limit.Op, u.format(f.Limit.Value))
 }
 
 // unit is how a figure is written.

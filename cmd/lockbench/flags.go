@@ -21,10 +21,12 @@ type value[T any] struct {
 	to    *T
 	parse func(string) (T, error)
 	show  func(T) string
+	text  string // as it was given
 }
 
 // Set reads the flag's text.
 func (v *value[T]) Set(s string) error {
+	v.text = s
 	x, err := v.parse(s)
 	if err != nil {
 		v.a.problem(fmt.Errorf("--%s: %w", v.name, err))
@@ -41,8 +43,13 @@ func (v *value[T]) String() string {
 	return v.show(*v.to)
 }
 
+func (v *value[T]) given() []string { return []string{v.text} }
+
 // Type names the kind of value in --help.
 func (v *value[T]) Type() string { return v.kind }
+
+// giver is a flag that knows the values it was given, as they were written.
+type giver interface{ given() []string }
 
 // flagSet adds the flags of one heading of --help to a command.
 type flagSet struct {
@@ -191,15 +198,16 @@ func (s flagSet) onOff(to *bool, name string, on bool, usage string) {
 type list struct {
 	kind  string
 	to    *[]string
-	comma bool // one flag may hold several, separated by commas
-	given bool
+	comma bool     // one flag may hold several, separated by commas
+	texts []string // as they were given
 }
 
 // Set adds to the list.
 func (l *list) Set(s string) error {
-	if !l.given {
-		*l.to, l.given = nil, true
+	if l.texts == nil {
+		*l.to = nil
 	}
+	l.texts = append(l.texts, s)
 	if !l.comma {
 		*l.to = append(*l.to, s)
 		return nil
@@ -216,6 +224,8 @@ func (l *list) String() string {
 	}
 	return strings.Join(*l.to, ",")
 }
+
+func (l *list) given() []string { return l.texts }
 
 // Type names the kind of value in --help.
 func (l *list) Type() string { return l.kind }

@@ -31,13 +31,13 @@ func TestMain(m *testing.M) {
 	if code, yes := embedded.Supervised(); yes { // a server's supervisor is this test binary under another argument
 		os.Exit(code)
 	}
-	testscript.Main(&suite{m}, map[string]func(){"lockbench": program})
+	testscript.Main(&served{m}, map[string]func(){"lockbench": program})
 }
 
-// suite starts the shared server around the tests. testscript.Main calls it only where tests are run, not for a script's command.
-type suite struct{ m *testing.M }
+// served starts the shared server around the tests. testscript.Main calls it only where tests are run, not for a script's command.
+type served struct{ m *testing.M }
 
-func (s *suite) Run() int {
+func (s *served) Run() int {
 	dsn, stop, err := startShared(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting a server for the tests:", err)
