@@ -18,8 +18,21 @@ import (
 // Execute runs every cell of the race over all trials and returns the report. When the run is stopped or breaks off, the report
 // holds what was measured until then and is marked partial; the error says why it broke off.
 func (r *Race) Execute(ctx context.Context, store Store, stop *Stop, w Watcher) (*Report, error) {
-	rep := &Report{Schema: Schema, Started: time.Now().UTC(), Plan: r.Settings, Warnings: append([]Warning{}, r.Warnings...)}
-	rep.Environment.Host = Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	reps, err := Interleave(ctx, store, stop, w, []*Race{r})
+	return reps[0], err
+}
+
+// contest is one of the races that are run together.
+type contest struct {
+	*Race
+	rep  *Report
+	runs []*cellRun
+}
+
+// Interleave runs several races as one, and returns a report of each: every repetition takes all races, in an order drawn from the
+// seed, so that a machine that slows down for a while does not look like a difference between them. Seed and stop are those of all;
+// what holds for [Race.Execute] holds here.
+func Interleave(ctx context.Context, store Store, stop *Stop, w Watcher, races []*Race) ([]*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // waits outside the measured path end with the hard stop
@@ -30,82 +43,138 @@ func (r *Race) Execute(ctx context.Context, store Store, stop *Stop, w Watcher) 
 		}
 	}()
 
-	var runs []*cellRun
-	for _, e := range r.Cells {
-		runs = append(runs, &cellRun{entrant: e, sum: newTally()})
-	}
-	err := r.measure(ctx, store, stop, w, rep, runs)
-	if err == nil && stop.Softly() {
-		rep.Partial = true
-	}
-	if err != nil {
-		rep.Partial = true
-		if stop.Softly() && errors.Is(err, context.Canceled) {
-			err = nil
+	all := make([]*contest, len(races))
+	for i, r := range races {
+		rep := &Report{Schema: Schema, Started: time.Now().UTC(), Plan: r.Settings, Warnings: append([]Warning{}, r.Warnings...)}
+		rep.Environment.Host = Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+		all[i] = &contest{Race: r, rep: rep}
+		for _, e := range r.Cells {
+			all[i].runs = append(all[i].runs, &cellRun{entrant: e, sum: newTally()})
 		}
 	}
-	for _, c := range runs {
-		rep.Cells = append(rep.Cells, c.cell(r.Scenario))
+	err := measure(ctx, store, stop, w, all)
+	partial := err != nil || stop.Softly()
+	if stop.Softly() && errors.Is(err, context.Canceled) {
+		err = nil
 	}
-	rep.Warnings = append(rep.Warnings, selfCheck(r, rep)...)
-	return rep, err
+	reps := make([]*Report, len(all))
+	for i, c := range all {
+		c.rep.Partial = partial
+		for _, run := range c.runs {
+			c.rep.Cells = append(c.rep.Cells, run.cell(c.Scenario))
+		}
+		c.rep.Warnings = append(c.rep.Warnings, selfCheck(c.Race, c.rep)...)
+		reps[i] = c.rep
+	}
+	return reps, err
 }
 
-// measure connects and runs the trials, interleaved: each repetition of all cells in an order drawn from the seed.
-func (r *Race) measure(ctx context.Context, store Store, stop *Stop, w Watcher, rep *Report, runs []*cellRun) error {
-	pool, err := r.connect(ctx, store, stop, rep)
+// measure connects and runs the trials, interleaved: each repetition of all races and of all their cells in an order drawn from the seed.
+func measure(ctx context.Context, store Store, stop *Stop, w Watcher, all []*contest) error {
+	server, err := ready(ctx, store, stop)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-
-	var racing []*cellRun
-	for _, c := range runs {
-		if c.entrant.NA == "" {
-			racing = append(racing, c)
-		}
+	trials, of := 0, 0
+	for _, c := range all {
+		c.rep.Environment.Server = server
+		trials = max(trials, c.Settings.Trials)
+		of += c.Settings.Trials * len(c.racing())
 	}
-	order, of := 0, len(racing)*r.Settings.Trials
-	for n := 1; n <= r.Settings.Trials; n++ {
-		shuffled := slices.Clone(racing)
-		rng := rand.New(rand.NewPCG(r.Settings.Seed, uint64(n)))
-		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		for _, c := range shuffled {
-			if stop.Softly() {
-				return nil
+	var pool Pool
+	var opened PoolConfig
+	defer func() {
+		if pool != nil {
+			pool.Close()
+		}
+	}()
+	order := 0
+	for n := 1; n <= trials; n++ {
+		rng := rand.New(rand.NewPCG(all[0].Settings.Seed, uint64(n)))
+		for _, c := range shuffled(rng, all) {
+			if n > c.Settings.Trials {
+				continue
 			}
-			order++
-			live := &Live{}
-			w.TrialStarts(c.entrant.Spec.Label, n, order, of, live)
-			if n == 1 {
-				if err := r.warmUp(ctx, store, pool, stop, c.entrant); err != nil {
-					return fmt.Errorf("%s: %w", c.entrant.Spec.Label, err)
+			need := PoolConfig{Connections: c.Settings.Connections, Pipeline: c.Settings.Pipeline}
+			if pool != nil && opened != need { // connections that nobody uses would cost the server something all the same
+				pool.Close()
+				pool = nil
+			}
+			if pool == nil {
+				if pool, err = open(ctx, store, stop, need); err != nil {
+					pool = nil // whatever came with the error
+					return err
 				}
+				opened = need
 			}
-			t, err := r.trial(ctx, store, pool, stop, c, n, live)
-			if t != nil {
-				t.Order = order
-				c.trials = append(c.trials, *t)
-				w.TrialEnds(c.entrant.Spec.Label, t)
-			}
-			if err != nil {
-				return fmt.Errorf("%s, trial %d: %w", c.entrant.Spec.Label, n, err)
+			if err := c.repetition(ctx, store, pool, stop, w, rng, n, &order, of); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// connect makes the server ready and opens the connections. The first wish to stop ends it.
-func (r *Race) connect(ctx context.Context, store Store, stop *Stop, rep *Report) (pool Pool, err error) {
+// racing are the cells that are run.
+func (c *contest) racing() []*cellRun {
+	return slices.DeleteFunc(slices.Clone(c.runs), func(run *cellRun) bool { return run.entrant.NA != "" })
+}
+
+// repetition runs one trial of every cell of a race.
+func (c *contest) repetition(ctx context.Context, store Store, pool Pool, stop *Stop, w Watcher, rng *rand.Rand, n int, order *int, of int) error {
+	for _, run := range shuffled(rng, c.racing()) {
+		if stop.Softly() {
+			return nil
+		}
+		*order++
+		live := &Live{}
+		label := run.entrant.Spec.Label
+		if c.Name != "" {
+			label += " " + c.Name
+		}
+		w.TrialStarts(label, n, *order, of, live)
+		if n == 1 {
+			if err := c.warmUp(ctx, store, pool, stop, run.entrant); err != nil {
+				return fmt.Errorf("%s: %w", label, err)
+			}
+		}
+		t, err := c.trial(ctx, store, pool, stop, run, n, live)
+		if t != nil {
+			t.Order = *order
+			run.trials = append(run.trials, *t)
+			w.TrialEnds(label, t)
+		}
+		if err != nil {
+			return fmt.Errorf("%s, trial %d: %w", label, n, err)
+		}
+	}
+	return nil
+}
+
+func shuffled[T any](rng *rand.Rand, all []T) []T {
+	all = slices.Clone(all)
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// ready looks at the server and lays lockbench's schema. The first wish to stop ends it.
+func ready(ctx context.Context, store Store, stop *Stop) (server Server, err error) {
 	connecting, cancel := stop.until(ctx)
 	defer cancel()
-	if rep.Environment.Server, err = store.Describe(connecting); err == nil {
+	if server, err = store.Describe(connecting); err == nil {
 		err = store.Prepare(connecting)
 	}
-	if err == nil {
-		pool, err = store.Open(connecting, PoolConfig{Connections: r.Settings.Connections, Pipeline: r.Settings.Pipeline})
+	if err != nil && connecting.Err() != nil {
+		err = connecting.Err()
 	}
+	return server, err
+}
+
+// open opens the connections. The first wish to stop ends it.
+func open(ctx context.Context, store Store, stop *Stop, cfg PoolConfig) (Pool, error) {
+	connecting, cancel := stop.until(ctx)
+	defer cancel()
+	pool, err := store.Open(connecting, cfg)
 	if err != nil && connecting.Err() != nil {
 		err = connecting.Err()
 	}

@@ -66,6 +66,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 
 // Race is a compiled run: every cell bound and checked, nothing connected yet.
 type Race struct {
+	Name     string // among several that are run together, for progress and errors
 	Settings Settings
 	Scenario Scenario
 	Params   Params

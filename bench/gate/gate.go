@@ -235,3 +235,11 @@ func (u unit) format(v float64) string {
 	}
 	return short
 }
+
+// Read returns what the limited figure is in a cell, with its unit.
+func (l Limit) Read(c *bench.Cell) string {
+	if v, measured := l.figure.of(c); measured && len(c.Trials) > 0 {
+		return l.figure.unit.format(v)
+	}
+	return "not measured"
+}

@@ -32,11 +32,14 @@ func linear(high float64, most int) scale {
 }
 
 // logarithmic is a scale between round values around low and high, both above 0.
-func logarithmic(low, high float64) scale {
+func logarithmic(low, high float64) scale { return logarithmicBy(low, high, 1, 2, 5) }
+
+// logarithmicBy takes these values of every decade for round ones.
+func logarithmicBy(low, high float64, steps ...float64) scale {
 	var all []float64
 	first := math.Floor(math.Log10(low))
 	for e := first; e <= math.Ceil(math.Log10(high))+1; e++ {
-		for _, m := range []float64{1, 2, 5} {
+		for _, m := range steps {
 			all = append(all, m*math.Pow(10, e))
 		}
 	}

@@ -21,6 +21,7 @@ type page struct {
 	Verdict         bench.Verdict
 	Partial         bool
 	Sentences       []string
+	Note            string // how to read the table
 	Counting        string
 	Head            []htmlHead
 	Bodies          [][]htmlRow // ranked cells and the others, which are sorted apart
@@ -100,6 +101,7 @@ func writeHTML(w io.Writer, r *bench.Report, _ Options) error {
 func newPage(r *bench.Report) (*page, error) {
 	p := &page{
 		Title:   fmt.Sprintf("%s, %s: %s on %s", printable(r.Plan.Scenario), r.Plan.Mode, plural(r.Plan.Users, "user", "users"), plural(r.Plan.Connections, "connection", "connections")),
+		Note:    "Only sound strategies are ranked; the others stand below the rule. ~ marks a percentile that rests on fewer than ten operations beyond it, – what was not measured.",
 		Partial: r.Partial, Counting: counting(r), Command: printable(r.Command), Inks: template.CSS(inkRules()), //nolint:gosec // made of constants
 	}
 	p.Verdict, p.Headline = headline(r)

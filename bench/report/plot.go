@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -71,14 +72,20 @@ func plots(r *bench.Report) ([]plot, error) {
 		ps = append(ps, *t)
 	}
 	for i := range ps {
-		draw, p := ps[i].draw, ps[i]
-		ps[i].draw = func(cv canvas) {
-			cv.text(point{12, 20}, p.title, face{ink: black, size: 15, bold: true})
-			cv.text(point{12, 38}, p.help, face{ink: dim, size: textSize})
-			draw(cv)
-		}
+		ps[i] = headed(ps[i])
 	}
 	return ps, nil
+}
+
+// headed is the plot under its title and what it means.
+func headed(p plot) plot {
+	draw := p.draw
+	p.draw = func(cv canvas) {
+		cv.text(point{12, 20}, p.title, face{ink: black, size: 15, bold: true})
+		cv.text(point{12, 38}, p.help, face{ink: dim, size: textSize})
+		draw(cv)
+	}
+	return p
 }
 
 // bar is one bar of a picture.
@@ -173,9 +180,11 @@ func drawBar(cv canvas, b bar, y float64, at func(float64) float64) {
 // curve is one line of a picture; from thin on, it rests on too little to be relied on.
 type curve struct {
 	series
-	pts  []point // x from 0 to 1, y from 0 to 1 upwards
-	thin int     // index of the first point that rests on too little; len(pts): none
-	dots []dot   // where a symbol stands
+	pts  []point    // x from 0 to 1, y from 0 to 1 upwards
+	thin int        // index of the first point that rests on too little; len(pts): none
+	dots []dot      // where a symbol stands
+	bars [][2]point // how far the figures at a symbol spread
+	bare bool       // a thin line without an entry in the legend: what another curve was fitted with
 }
 
 type dot struct {
@@ -305,7 +314,8 @@ func timelineOf(c *bench.Cell) []bench.Second {
 // curvePlot draws curves over a grid, with the legend below: beside them it would take the width that they need on a phone.
 func curvePlot(p plot, curves []curve, x, y scale, tick func(float64) string, across, up string) plot {
 	bottom := plotTop + 14 + plotCurve
-	rows := (len(curves) + 1) / 2
+	named := slices.DeleteFunc(slices.Clone(curves), func(c curve) bool { return c.bare })
+	rows := (len(named) + 1) / 2
 	p.height = bottom + 48 + legendPitch*float64(rows) + 10
 	p.draw = func(cv canvas) {
 		left, width := plotLeft, plotWidth-plotLeft-24
@@ -325,7 +335,7 @@ func curvePlot(p plot, curves []curve, x, y scale, tick func(float64) string, ac
 		for i := len(curves) - 1; i >= 0; i-- { // the best lies on top
 			drawCurve(cv, curves[i], at)
 		}
-		for i, c := range curves {
+		for i, c := range named {
 			row, column := float64(i%rows), float64(i/rows)
 			legend(cv, c.series, point{left + column*(plotWidth-left)/2, bottom + 52 + legendPitch*row})
 		}
@@ -339,6 +349,13 @@ func drawCurve(cv canvas, c curve, at func(point) point) {
 		pts[i] = at(q)
 	}
 	p := pen{ink: seriesInk(c.number), width: 2, dash: !c.sound, tip: printable(c.Strategy)}
+	for _, b := range c.bars {
+		low, high := at(b[0]), at(b[1])
+		segment(cv, low, high, pen{ink: seriesInk(c.number), width: 1.5})
+		for _, end := range []point{low, high} {
+			segment(cv, point{end.x - 3, end.y}, point{end.x + 3, end.y}, pen{ink: seriesInk(c.number), width: 1.5})
+		}
+	}
 	if c.thin > 1 {
 		cv.path(pts[:c.thin], false, p)
 	}

@@ -193,6 +193,11 @@ func writePNG(w io.Writer, r *bench.Report, _ Options) error {
 	if err != nil {
 		return err
 	}
+	return drawPNG(w, ps)
+}
+
+// drawPNG writes plots below each other.
+func drawPNG(w io.Writer, ps []plot) error {
 	if len(ps) == 0 {
 		return nothingToPlot()
 	}

@@ -92,6 +92,11 @@ func writeSVG(w io.Writer, r *bench.Report, _ Options) error {
 	if err != nil {
 		return err
 	}
+	return drawSVG(w, printable(r.Plan.Scenario), ps)
+}
+
+// drawSVG writes plots below each other.
+func drawSVG(w io.Writer, about string, ps []plot) error {
 	if len(ps) == 0 {
 		return nothingToPlot()
 	}
@@ -99,6 +104,6 @@ func writeSVG(w io.Writer, r *bench.Report, _ Options) error {
 	var s svg
 	box(&s, 0, 0, plotWidth, height, pen{ink: paper, fill: true})
 	draw(&s)
-	_, err = io.WriteString(w, svgElement("lockbench: "+printable(r.Plan.Scenario), height, "<style>\n"+inkRules()+"</style>\n", s.b.String()))
+	_, err := io.WriteString(w, svgElement("lockbench: "+about, height, "<style>\n"+inkRules()+"</style>\n", s.b.String()))
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/report"
+	"github.com/lockbench/lockbench/bench/sweep"
 )
 
 // reportFlags are the flags of report.
@@ -27,7 +29,7 @@ func (a *app) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Render saved reports as tables, pages, plots and for other programs",
-		Long: `Render reports that run saved with --output FILE.json; - reads one from stdin. Nothing is run.
+		Long: `Render reports that run and sweep saved with --output FILE.json; - reads one from stdin. Nothing is run.
 
 html is one file that needs no network; svg and png are its plots alone. benchstat is for golang.org/x/perf's benchstat, junit for CI
 servers, hgrm for HdrHistogram's plotter. github prints annotations for GitHub Actions, and appends the table to the page that
@@ -81,6 +83,21 @@ func (a *app) render(files []string, f *reportFlags, printing bool) error {
 		}
 	}
 	reports := a.readReports(files)
+	for _, r := range reports {
+		if r.swept == nil {
+			continue
+		}
+		for _, name := range formats {
+			if err := report.NoSweep(name); err != nil {
+				a.problem(fmt.Errorf("--format: %w", err))
+			}
+		}
+		for _, o := range outputs {
+			if err := report.NoSweep(o.format); err != nil {
+				a.problem(fmt.Errorf("--output %s: %w", o.path, err))
+			}
+		}
+	}
 	if err := a.usage(); err != nil {
 		return err
 	}
@@ -123,9 +140,22 @@ func oneOnly(format, flag string) error {
 	return bench.Hintf("name one FILE, or use "+strings.Join(joined, ", "), "%s takes one report", flag)
 }
 
+// document is what a saved file holds: a report or a sweep.
+type document struct {
+	race  *bench.Report
+	swept *sweep.Sweep
+}
+
+func (d document) write(w io.Writer, format string, o report.Options) error {
+	if d.swept != nil {
+		return report.WriteSweep(w, format, d.swept, o)
+	}
+	return report.Write(w, format, d.race, o)
+}
+
 // readReports reads every file, and notes those that are no reports.
-func (a *app) readReports(files []string) []*bench.Report {
-	var all []*bench.Report
+func (a *app) readReports(files []string) []document {
+	var all []document
 	for _, name := range files {
 		r, err := a.readReport(name)
 		if err != nil {
@@ -137,27 +167,40 @@ func (a *app) readReports(files []string) []*bench.Report {
 	return all
 }
 
-func (a *app) readReport(name string) (*bench.Report, error) {
-	if name == "-" {
-		return report.Read(a.stdin)
-	}
-	file, err := os.Open(name) //nolint:gosec // the user names the file
+func (a *app) readReport(name string) (document, error) {
+	data, err := a.readFile(name)
 	if err != nil {
-		return nil, bench.Hintf("lockbench run --output race.json saves one", "cannot read it: %v", reason(err))
+		return document{}, bench.Hintf("lockbench run --output race.json saves one", "cannot read it: %v", reason(err))
 	}
-	r, err := report.Read(file)
-	return r, errors.Join(err, file.Close())
+	var d document
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	// What is no JSON is refused by Read, which says why.
+	if json.Unmarshal(data, &head) == nil && strings.HasPrefix(head.Schema, "lockbench.sweep/") {
+		d.swept, err = sweep.Read(bytes.NewReader(data))
+	} else {
+		d.race, err = report.Read(bytes.NewReader(data))
+	}
+	return d, err
+}
+
+func (a *app) readFile(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(a.stdin)
+	}
+	return os.ReadFile(name) //nolint:gosec // the user names the file
 }
 
 // writeReports writes reports one after the other.
-func writeReports(w io.Writer, format string, reports []*bench.Report, o report.Options) error {
+func writeReports(w io.Writer, format string, reports []document, o report.Options) error {
 	for i, r := range reports {
 		if i > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {
 				return err
 			}
 		}
-		if err := report.Write(w, format, r, o); err != nil {
+		if err := r.write(w, format, o); err != nil {
 			return err
 		}
 	}
@@ -165,7 +208,7 @@ func writeReports(w io.Writer, format string, reports []*bench.Report, o report.
 }
 
 // printReports prints on stdout. In a step of GitHub Actions the table goes to the job's page, and only annotations to the log.
-func (a *app) printReports(format string, reports []*bench.Report, noColor bool) error {
+func (a *app) printReports(format string, reports []document, noColor bool) error {
 	page := a.env("GITHUB_STEP_SUMMARY")
 	if format != "github" || page == "" {
 		return writeReports(a.stdout, format, reports, report.Options{Width: a.width(), Color: a.color(noColor)})
@@ -176,7 +219,7 @@ func (a *app) printReports(format string, reports []*bench.Report, noColor bool)
 	}
 	var errs []error
 	for _, r := range reports {
-		errs = append(errs, report.Summary(file, r, report.Options{}), report.Annotations(a.stdout, r))
+		errs = append(errs, report.Summary(file, r.race, report.Options{}), report.Annotations(a.stdout, r.race))
 	}
 	return errors.Join(append(errs, file.Close())...)
 }

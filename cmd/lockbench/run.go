@@ -74,6 +74,7 @@ Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-o
 	}
 	f.add(flagSet{a: a, fs: cmd.Flags()})
 	f.complete(cmd)
+	completeSuites(cmd)
 	return cmd
 }
 
@@ -82,6 +83,11 @@ func (f *runFlags) add(fs flagSet) {
 	fs.fs.SortFlags = false
 	f.raceFlags.add(fs)
 	fs.in("What to race").text(&f.suite, "suite", "file", "", "run the races of this file, or of a built-in suite: "+strings.Join(suites.Names(), ", "))
+	f.addRest(fs)
+}
+
+// addRest declares where to race, and what becomes of the report.
+func (f *runFlags) addRest(fs flagSet) {
 	f.where.add(fs.in("Database"))
 
 	g := fs.in("Output")
@@ -144,7 +150,6 @@ func (f *runFlags) complete(cmd *cobra.Command) {
 	complete(cmd, "scenario", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return scenarioWords(), cobra.ShellCompDirectiveNoFileComp
 	})
-	completeSuites(cmd)
 	completeWords(cmd, "mode", string(bench.Burst), string(bench.Closed), string(bench.Open))
 	completeList(cmd, "format", report.Formats()...)
 	for _, sc := range allScenarios() {
@@ -339,10 +344,14 @@ func (e *absentError) Unwrap() error { return e.error }
 
 // concerned refuses a limit for a strategy that does not race.
 func concerned(l gate.Limit, cells []*bench.Entrant) error {
+	return concernedBy("fail-on", l, cells)
+}
+
+func concernedBy(flag string, l gate.Limit, cells []*bench.Entrant) error {
 	if l.Strategy == "" {
 		return nil
 	}
-	return racing(l.Concerns, l.Strategy, cells, fmt.Sprintf("--fail-on: strategy %q of threshold %q does not race", l.Strategy, l.Text))
+	return racing(l.Concerns, l.Strategy, cells, fmt.Sprintf("--"+flag+": strategy %q of threshold %q does not race", l.Strategy, l.Text))
 }
 
 // racing refuses what concerns none of the cells.

@@ -1,0 +1,258 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/sweep"
+)
+
+// sweepFormat is one way to write a sweep.
+type sweepFormat struct {
+	name  string
+	write func(w io.Writer, s *sweep.Sweep, o Options) error
+}
+
+func sweepFormats() []sweepFormat {
+	return []sweepFormat{
+		{"table", sweepTable}, {"markdown", sweepMarkdown}, {"csv", sweepCSV}, {"json", sweepJSON},
+		{"html", sweepHTML}, {"svg", sweepSVG}, {"png", sweepPNG},
+	}
+}
+
+// SweepFormats lists the names of the formats that a sweep can be written in.
+func SweepFormats() []string {
+	var names []string
+	for _, f := range sweepFormats() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// WriteSweep writes the sweep in a format.
+func WriteSweep(w io.Writer, name string, s *sweep.Sweep, o Options) error {
+	for _, f := range sweepFormats() {
+		if f.name == name {
+			return f.write(w, s, o)
+		}
+	}
+	return NoSweep(name)
+}
+
+// NoSweep is the error of a format that cannot hold a sweep; nil if it can.
+func NoSweep(format string) error {
+	if slices.Contains(SweepFormats(), format) {
+		return nil
+	}
+	return bench.Hintf("one of "+strings.Join(SweepFormats(), ", "), "there is no %q form of a sweep", format)
+}
+
+// sweepRows are the points of all strategies as rows of one table.
+func sweepRows(s *sweep.Sweep) (cols []column, rows []line) {
+	p, err := sweep.Lookup(s.Parameter)
+	if err != nil {
+		return nil, nil // refused where it was read
+	}
+	values := map[*bench.Cell]string{}
+	var cells []bench.Cell
+	for _, strategy := range s.Strategies() {
+		for _, pt := range s.Points(strategy) {
+			values[pt.Cell] = p.Text(pt.Value)
+			rows = append(rows, line{cell: pt.Cell})
+			cells = append(cells, *pt.Cell)
+		}
+	}
+	head := p.Name
+	if p.Unit != "" {
+		head += " " + strings.TrimPrefix(p.Unit, "/")
+	}
+	for _, c := range worthwhile(cells) {
+		switch {
+		case slices.Contains([]string{"× fastest", "rejected", "undersold", "max ms", "lost"}, c.head):
+			continue // what a run's own table is for
+		case c.head == "verdict":
+			cols = append(cols, column{head: head, rank: 1, text: func(l *line) string { return values[l.cell] }})
+			c.rank = 3
+		case c.head == "attempts/conf":
+			c.rank = 2
+		}
+		cols = append(cols, c)
+	}
+	return cols, rows
+}
+
+// sweepTable writes the sweep for a terminal.
+func sweepTable(w io.Writer, s *sweep.Sweep, o Options) error {
+	width := textWidth
+	if o.Width > 0 {
+		width = min(width, o.Width)
+	}
+	if s.Report.Partial {
+		for _, l := range wrap(sweepStopped, width) {
+			if _, err := fmt.Fprintln(w, paint(o, yellow, l)); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+	cols, rows := sweepRows(s)
+	g := newGrid(cols, nil, rows)
+	dropped := g.fit(o.Width)
+	if err := g.draw(w, o); err != nil {
+		return err
+	}
+	p := &prose{w: w, width: width}
+	if len(dropped) > 0 {
+		p.note("", "left out for want of width: "+strings.Join(dropped, ", ")+" (a wider terminal, --format markdown or csv has them)")
+	}
+	p.gap()
+	for _, text := range sweepSentences(s) {
+		p.note("", text)
+	}
+	p.gap()
+	for _, wg := range warnings(telling(s)) {
+		p.note(paint(o, yellow, "warning: "), wg.message)
+		if wg.fix != "" {
+			p.note("         ", "fix: "+wg.fix)
+		}
+	}
+	p.gap()
+	for _, f := range sweepFooter(s) {
+		p.note("", f)
+	}
+	return p.err
+}
+
+const sweepStopped = "PARTIAL: the sweep was stopped; this is what was measured until then"
+
+// telling is the sweep's report without warnings that say of a single point what other points have settled, as that one user alone meets
+// nobody. The others say at which point they were given.
+func telling(s *sweep.Sweep) *bench.Report {
+	r := *s.Report
+	r.Warnings = nil
+	for _, w := range s.Report.Warnings {
+		c := s.Curve(w.Strategy)
+		if c != nil && c.Verdict != bench.Undetermined && slices.Contains([]string{"no-contention", "no-anomaly", "nothing-confirmed"}, w.Code) {
+			continue
+		}
+		if w.Race != "" {
+			w.Message = "at " + w.Race + ": " + w.Message
+		}
+		r.Warnings = append(r.Warnings, w)
+	}
+	return &r
+}
+
+// sweepFooter is what makes the figures reproducible.
+func sweepFooter(s *sweep.Sweep) []string {
+	parts := s.Report.Parts()
+	last := parts[len(parts)-1]
+	p, err := sweep.Lookup(s.Parameter)
+	if err != nil {
+		return nil
+	}
+	var values []string
+	for _, part := range parts {
+		values = append(values, p.Text(p.Of(&part.Plan)))
+	}
+	one := *last.Report
+	lines := footer(&one)
+	swept := fmt.Sprintf("swept: %s %s%s; the last point was", p.Name, strings.Join(values, ", "), p.Unit)
+	for i, l := range lines {
+		if strings.HasPrefix(l, one.Plan.Scenario+", ") {
+			lines[i] = swept + " " + l
+		}
+	}
+	return lines
+}
+
+// sweepMarkdown writes the sweep for a post.
+func sweepMarkdown(w io.Writer, s *sweep.Sweep, _ Options) error {
+	if s.Report.Partial {
+		if _, err := fmt.Fprint(w, "**Partial:** the sweep was stopped; this is what was measured until then.\n\n"); err != nil {
+			return err
+		}
+	}
+	var b strings.Builder
+	for _, text := range sweepSentences(s) {
+		fmt.Fprintf(&b, "- %s\n", literal(text))
+	}
+	b.WriteString("\n")
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	cols, rows := sweepRows(s)
+	if err := newGrid(cols, nil, rows).markdown(w); err != nil {
+		return err
+	}
+	b.Reset()
+	b.WriteString("\n")
+	for _, wg := range warnings(telling(s)) {
+		fmt.Fprintf(&b, "- **warning:** %s", literal(wg.message))
+		if wg.fix != "" {
+			fmt.Fprintf(&b, " — fix: %s", literal(wg.fix))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	for _, f := range sweepFooter(s) {
+		if command, ok := strings.CutPrefix(f, "again: "); ok {
+			f = "again: " + code(command)
+		} else {
+			f = literal(f)
+		}
+		fmt.Fprintf(&b, "<sub>%s</sub><br>\n", f)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// sweepCSV writes one row a strategy, point and trial.
+func sweepCSV(w io.Writer, s *sweep.Sweep, _ Options) error {
+	p, err := sweep.Lookup(s.Parameter)
+	if err != nil {
+		return err
+	}
+	fields := csvFields(auditCounts(s.Report))
+	row := []string{p.Name}
+	if p.Unit == "ms" {
+		row[0] += "_ms"
+	}
+	for _, f := range fields {
+		row = append(row, f.name)
+	}
+	out := csv.NewWriter(w)
+	if err := out.Write(row); err != nil {
+		return err
+	}
+	for _, strategy := range s.Strategies() {
+		for _, pt := range s.Points(strategy) {
+			for j := range pt.Cell.Trials {
+				row[0] = strconv.FormatFloat(pt.Value, 'f', -1, 64)
+				for k, f := range fields {
+					row[k+1] = f.of(pt.Cell, &pt.Cell.Trials[j])
+				}
+				if err := out.Write(row); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func sweepJSON(w io.Writer, s *sweep.Sweep, _ Options) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(s)
+}
