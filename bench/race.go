@@ -123,9 +123,12 @@ func (t *trial) run() (*tally, time.Duration, error) {
 	s := &t.race.Settings
 	barrier := make(chan struct{})
 	var ready sync.WaitGroup
-	ready.Add(s.Users)
-	t.over.Add(s.Users)
 	for i := range s.Users {
+		if t.stop.Softly() { // a million users take a while to come
+			break
+		}
+		ready.Add(1)
+		t.over.Add(1)
 		go func() {
 			defer t.over.Done()
 			u := t.user(int64(i)+1, uint64(i))
