@@ -42,7 +42,7 @@ type counters struct {
 func (s *Store) Observe(ctx context.Context) (bench.Observation, error) {
 	conn, err := pgx.ConnectConfig(ctx, s.admin.Config())
 	if err != nil {
-		return nil, fmt.Errorf("connecting to observe the server: %w", explain(err))
+		return nil, fmt.Errorf("connecting to observe the server: %w", s.explain(err))
 	}
 	o := &observation{store: s, conn: conn, done: make(chan struct{}), events: map[string]int64{}}
 	if _, err = conn.Exec(ctx, "BEGIN"); err == nil {

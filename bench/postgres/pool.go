@@ -47,7 +47,7 @@ func (s *Store) Open(ctx context.Context, cfg bench.PoolConfig) (bench.Pool, err
 				c.abort() // at once: a stop must not wait for a server that is busy with a thousand others
 			}
 		}
-		return nil, fmt.Errorf("opening %d connections: %w", cfg.Connections, explain(err))
+		return nil, fmt.Errorf("opening %d connections: %w", cfg.Connections, p.store.explain(err))
 	}
 	return p, nil
 }
@@ -131,7 +131,7 @@ func (p *pool) Replace(ctx context.Context, broken bench.Conn) (bench.Conn, erro
 	defer cancel()
 	fresh, err := p.dial(ctx)
 	if err != nil {
-		return nil, explain(err)
+		return nil, p.store.explain(err)
 	}
 	if err := fresh.setUp(ctx, p.session); err != nil {
 		_ = fresh.pg.Close(ctx)

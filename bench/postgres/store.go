@@ -38,6 +38,7 @@ type Store struct {
 	ctx          context.Context // for closing, which must not be cut short
 	name         string          // application_name of the racing connections
 	version      int             // server_version_num
+	standby      bool            // it follows another server and takes no writes
 	pooled       bool
 	locked       bool         // holds the lock of a run
 	noCheckpoint bool         // the role may not CHECKPOINT
@@ -45,11 +46,20 @@ type Store struct {
 	flushed      atomic.Int64 // transactions spent on publishing statistics
 }
 
-// Connect reaches the database. The error of a server that cannot be reached carries a hint.
-func Connect(ctx context.Context, dsn string, o Options) (*Store, error) {
+// ParseDSN reads a DSN. The error keeps its password.
+func ParseDSN(dsn string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, bench.Hintf("write it as postgres://user@host:5432/database or as host=… dbname=…", "the DSN cannot be read: %v", redact(err))
+	}
+	return cfg, nil
+}
+
+// Connect reaches the database. The error of a server that cannot be reached carries a hint.
+func Connect(ctx context.Context, dsn string, o Options) (*Store, error) {
+	cfg, err := ParseDSN(dsn)
+	if err != nil {
+		return nil, err
 	}
 	// Simple protocol: the admin connection must work through a pooler that knows no prepared statements.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -60,10 +70,10 @@ func Connect(ctx context.Context, dsn string, o Options) (*Store, error) {
 		cfg.ConnectTimeout = s.config.ConnectTimeout
 	}
 	if s.admin, err = pgx.ConnectConfig(ctx, cfg); err != nil {
-		return nil, explain(err)
+		return nil, s.explain(err)
 	}
 	var pid int64
-	if err := s.admin.QueryRow(ctx, "SELECT pg_backend_pid(), current_setting('server_version_num')::int").Scan(&pid, &s.version); err != nil {
+	if err := s.admin.QueryRow(ctx, "SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery()").Scan(&pid, &s.version, &s.standby); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("asking the server for its version: %w", err)
 	}
@@ -97,35 +107,6 @@ func randomHex(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails: see crypto/rand
 	return hex.EncodeToString(b)
-}
-
-// explain adds a hint to errors of connecting.
-func explain(err error) error {
-	var pg *pgconn.PgError
-	var op *net.OpError
-	var dns *net.DNSError // pgx resolves names itself, so that it comes without an OpError around it
-	switch {
-	case errors.As(err, &pg) && pg.Code == "53300":
-		return bench.Hintf("lower --connections or raise max_connections", "the server has no free connection slot: %s", pg.Message)
-	case errors.As(err, &pg) && strings.HasPrefix(pg.Code, "28"):
-		return bench.Hintf("check user and password in --dsn, or PGUSER and PGPASSWORD", "the server refused the login: %s", pg.Message)
-	case errors.As(err, &pg) && pg.Code == "3D000":
-		return bench.Hintf("create it with createdb, or name another in --dsn", "%s", pg.Message)
-	case errors.As(err, &pg):
-		return fmt.Errorf("the server refused the connection: %s (SQLSTATE %s)", pg.Message, pg.Code)
-	case errors.As(err, &dns):
-		return bench.Hintf("check the host in --dsn, or leave it out to let lockbench start a server", "cannot reach the server at %s: %s", dns.Name, dns.Err)
-	case errors.As(err, &op):
-		return bench.Hintf("is the server running there? leave --dsn out to let lockbench start one", "cannot reach the server at %s: %v", address(op), op.Err)
-	}
-	return err
-}
-
-func address(op *net.OpError) string {
-	if op.Addr != nil {
-		return op.Addr.String()
-	}
-	return "the given host"
 }
 
 // Close ends the connection that seeds and audits.
@@ -199,9 +180,13 @@ const mark = "lockbench:v1 "
 
 // Prepare creates the schema, or checks that the one it finds is lockbench's own and whole.
 func (s *Store) Prepare(ctx context.Context) error {
-	if err := s.alone(ctx); err != nil {
+	if err := s.Alone(ctx); err != nil {
 		return err
 	}
+	return s.advise(s.layOut(ctx))
+}
+
+func (s *Store) layOut(ctx context.Context) error {
 	if err := s.admin.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()").Scan(&s.prepared); err != nil {
 		return fmt.Errorf("looking for prepared transactions: %w", err)
 	}
@@ -243,9 +228,12 @@ func laidOut() (tables []string) {
 // aloneKey is the advisory lock of a run; the number is the ASCII of "lockb".
 const aloneKey = 0x6c6f636b62
 
-// alone makes sure that no other lockbench is at work in this database. One that has just ended keeps its lock until the server notices,
+// ErrBusy is the error of a database in which another lockbench is at work.
+var ErrBusy = bench.Hintf("wait for it to end, or name another database in --dsn", "another lockbench is at work in this database")
+
+// Alone makes sure that no other lockbench is at work in this database, or returns [ErrBusy]. One that has just ended keeps its lock until the server notices,
 // so there is a short grace. Through a pooler no lock can be kept, so nothing is checked.
-func (s *Store) alone(ctx context.Context) error {
+func (s *Store) Alone(ctx context.Context) error {
 	if s.pooled || s.locked {
 		return nil
 	}
@@ -258,7 +246,7 @@ func (s *Store) alone(ctx context.Context) error {
 			return nil
 		}
 		if waited >= grace {
-			return bench.Hintf("wait for it to end, or name another database in --dsn", "another lockbench is at work in this database")
+			return ErrBusy
 		}
 		select {
 		case <-ctx.Done():
@@ -304,7 +292,7 @@ func (s *Store) create(ctx context.Context, want string) error {
 	// One simple query is one transaction.
 	if _, err := s.admin.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
 		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == "42501" {
+		if errors.As(err, &pg) && pg.Code == insufficientPrivilege {
 			return bench.Hintf("grant CREATE on the database to this role, or name another role in --dsn", "the schema lockbench cannot be created: %s", pg.Message)
 		}
 		return fmt.Errorf("creating the schema lockbench: %w", err)
@@ -314,6 +302,10 @@ func (s *Store) create(ctx context.Context, want string) error {
 
 // Restore lays the tables anew.
 func (s *Store) Restore(ctx context.Context, fills []bench.Fill) error {
+	return s.advise(s.restore(ctx, fills))
+}
+
+func (s *Store) restore(ctx context.Context, fills []bench.Fill) error {
 	var names []string
 	for _, f := range fills {
 		names = append(names, "lockbench."+f.Table.Name)
@@ -378,7 +370,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	}
 	_, err := s.admin.Exec(ctx, "CHECKPOINT")
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42501" {
+	if errors.As(err, &pg) && pg.Code == insufficientPrivilege {
 		s.noCheckpoint = true
 		return nil
 	}
@@ -453,7 +445,7 @@ func (s *Store) terminate(ctx context.Context, conns []*conn) error {
 	cfg := s.admin.Config() // the admin connection may be busy: this runs beside it
 	side, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	defer side.Close(ctx)
 	for {

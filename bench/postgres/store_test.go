@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -231,6 +232,9 @@ func TestConnectErrors(t *testing.T) {
 		{"bad escape, URL", "postgres://me:" + secret + "%zz@localhost/x", "the DSN cannot be read", "postgres://user@host"},
 		{"two forms mixed", "postgres://me@localhost/x password='" + secret + "'", "the DSN cannot be read", "postgres://user@host"},
 		{"bad option", "postgres://me:" + secret + "@localhost/x?sslmode=perhaps", "the DSN cannot be read", "postgres://user@host"},
+		{"silent server", "host=127.0.0.1 dbname=x connect_timeout=1 port=" + listen(t, func(net.Conn) {}), "did not answer within 1s", "connect_timeout"},
+		{"something else", "host=127.0.0.1 dbname=x port=" + listen(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-OpenSSH_9\r\n")) }), "is not PostgreSQL", "host and port"},
+		{"no TLS there", "host=127.0.0.1 dbname=x sslmode=require port=" + listen(t, func(c net.Conn) { _, _ = c.Write([]byte("N")) }), "takes no TLS connections", "sslmode=prefer"},
 		{"no role may connect", role(t, dsn, "CONNECTION LIMIT 0", ""), "no free connection slot", "lower --connections"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -246,6 +250,83 @@ func TestConnectErrors(t *testing.T) {
 			hinted(t, err, c.says, c.hint)
 			silent(t, err)
 		})
+	}
+}
+
+// listen answers every connection in a way that PostgreSQL does not, and returns the port.
+func listen(t *testing.T, answer func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open = append(open, c)
+			answer(c)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+		for _, c := range open {
+			_ = c.Close()
+		}
+	})
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// TestReadOnly: a server that takes no writes is told from one that is told not to.
+func TestReadOnly(t *testing.T) {
+	dsn := role(t, pgtest.DSN(t), "SUPERUSER", "ALTER USER ROLE SET default_transaction_read_only = on")
+	hinted(t, pgtest.Store(t, dsn).Prepare(t.Context()), "read-only transaction", "default_transaction_read_only off")
+}
+
+// TestSomebodyElsesTables: a role that may read them cannot empty them.
+func TestSomebodyElsesTables(t *testing.T) {
+	owner := pgtest.DSN(t)
+	s := ready(t, owner)
+	s.Close()
+	dsn := role(t, owner, "", "GRANT USAGE ON SCHEMA lockbench TO ROLE")
+	err := pgtest.Store(t, dsn).Restore(t.Context(), scenarios.Seats{}.Fill(bench.Params{Rows: 3}))
+	hinted(t, err, "permission denied for table seats", "connect as the role that owns the schema")
+	hinted(t, pgtest.Store(t, dsn).Rehearse(t.Context()), "must be owner of table", "connect as the role that owns the schema")
+}
+
+// TestRehearsalLeavesNothingBehind: in an empty database, and in one whose tables somebody may still want to look at.
+func TestRehearsalLeavesNothingBehind(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	side := pgtest.Connect(t, dsn)
+	rehearse := func() {
+		s, err := postgres.Connect(t.Context(), dsn, postgres.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.Rehearse(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	rehearse()
+	if n := pgtest.Number(t, side, "SELECT count(*) FROM pg_namespace WHERE nspname = 'lockbench'"); n != 0 {
+		t.Error("the schema was left behind")
+	}
+	s := ready(t, dsn)
+	s.Close()
+	before := layout(t, dsn)
+	rehearse()
+	if after := layout(t, dsn); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+	if n := pgtest.Number(t, side, "SELECT count(*) FROM lockbench.seats"); n != 3 {
+		t.Errorf("%d seats are left of 3", n)
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *Store) Sight(ctx context.Context) (trace.Sight, error) {
 	}
 	conn, err := pgx.ConnectConfig(ctx, s.admin.Config())
 	if err != nil {
-		return nil, fmt.Errorf("connecting to watch the sessions: %w", explain(err))
+		return nil, fmt.Errorf("connecting to watch the sessions: %w", s.explain(err))
 	}
 	return &sight{conn: conn, end: s.ctx}, nil
 }

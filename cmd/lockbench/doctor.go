@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -170,7 +170,7 @@ func clockStep() time.Duration {
 	return smallest
 }
 
-// server looks at a server through a connection of its own; nothing is created there.
+// server looks at a server through connections of its own; nothing is left behind there.
 func (e *examination) server(ctx context.Context, dsn string, connections int, own bool) {
 	store, err := postgres.Connect(ctx, dsn, postgres.Options{Embedded: own})
 	if err != nil {
@@ -195,26 +195,54 @@ func (e *examination) server(ctx context.Context, dsn string, connections int, o
 		e.add(stateWarn, "pooler", "connect to PostgreSQL itself to measure prepared execution",
 			"a transaction pooler stands in front: statements are parsed at every execution, and what needs a session is refused")
 	}
-	e.room(srv.Settings["max_connections"], connections)
-	e.inside(ctx, dsn, own)
+	e.inside(ctx, dsn, connections, own, srv.Pooler)
+	if !own {
+		e.rehearsal(ctx, store)
+	}
 }
 
-// room compares max_connections with what a run would open, with one more for seeding and auditing and one for sampling.
-func (e *examination) room(setting string, connections int) {
-	limit, err := strconv.Atoi(setting)
-	if err != nil {
+// slots asks how many connections this role may still open: some are kept for superusers, some are taken, and the role and the database
+// may have limits of their own. The connection that asks is one of those taken.
+const slots = `SELECT current_setting('max_connections')::int, least(
+	current_setting('max_connections')::int
+		- CASE WHEN r.rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+			+ coalesce(current_setting('reserved_connections', true)::int, 0) END
+		- (SELECT coalesce(sum(numbackends), 0) FROM pg_stat_database),
+	CASE WHEN r.rolconnlimit >= 0 AND NOT r.rolsuper
+		THEN r.rolconnlimit - (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user) END,
+	CASE WHEN d.datconnlimit >= 0 AND NOT r.rolsuper THEN d.datconnlimit - (SELECT numbackends FROM pg_stat_database WHERE datname = d.datname) END)
+FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`
+
+// room compares the connections that are free with what a run would open: one more for seeding and auditing, which doctor has open as
+// well, and one for sampling, for which doctor's other one makes room.
+func (e *examination) room(ctx context.Context, conn *pgx.Conn, connections int) {
+	var limit, free int
+	if err := conn.QueryRow(ctx, slots).Scan(&limit, &free); err != nil {
+		e.add(stateFail, "connections", "", "asking how many are free: %v", err)
 		return
 	}
-	if need := connections + 2; need > limit {
-		e.add(stateFail, "connections", fmt.Sprintf("use --connections %d, or raise max_connections", max(1, limit-5)),
-			"a run with %d connections needs %d, max_connections is %d", connections, need, limit)
+	if connections > free {
+		e.add(stateFail, "connections", fmt.Sprintf("use --connections %d, or raise max_connections", max(1, free)),
+			"a run with %d connections needs %d; %d are free to this role, and max_connections is %d", connections, connections+2, max(0, free)+2, limit)
 		return
 	}
-	e.add(stateOK, "connections", "", "%d of at most %d", connections, limit)
+	e.add(stateOK, "connections", "", "%d of at most %d, of which %d are free to this role", connections, limit, free+2)
+}
+
+// rehearsal tries what a run does before it races.
+func (e *examination) rehearsal(ctx context.Context, store *postgres.Store) {
+	switch err := store.Rehearse(ctx); {
+	case errors.Is(err, postgres.ErrBusy):
+		e.add(stateWarn, "rehearsal", hintOf(err), "%v: a run would be refused now", err)
+	case err != nil:
+		e.add(stateFail, "rehearsal", hintOf(err), "%v", err)
+	default:
+		e.add(stateOK, "rehearsal", "", "the tables can be made, filled and emptied; nothing was left behind")
+	}
 }
 
 // inside asks what only a connection can tell: the schema's state, the distance, and whether the server is on this host.
-func (e *examination) inside(ctx context.Context, dsn string, own bool) {
+func (e *examination) inside(ctx context.Context, dsn string, connections int, own, pooled bool) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		e.add(stateFail, "connect", "", "the DSN cannot be read")
@@ -227,6 +255,9 @@ func (e *examination) inside(ctx context.Context, dsn string, own bool) {
 		return
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if !pooled { // a pooler has limits of its own
+		e.room(ctx, conn, connections)
+	}
 	if !own {
 		e.schema(ctx, conn)
 		e.distance(cfg.Host)
@@ -234,26 +265,22 @@ func (e *examination) inside(ctx context.Context, dsn string, own bool) {
 	e.latency(ctx, conn)
 }
 
-const schemaState = `SELECT n.oid IS NOT NULL, coalesce(obj_description(n.oid, 'pg_namespace'), ''), has_database_privilege(current_database(), 'CREATE')
+const schemaState = `SELECT n.oid IS NOT NULL, coalesce(obj_description(n.oid, 'pg_namespace'), '')
 FROM (SELECT 1) AS one LEFT JOIN pg_namespace n ON n.nspname = 'lockbench'`
 
 func (e *examination) schema(ctx context.Context, conn *pgx.Conn) {
-	var there, mayCreate bool
+	var there bool
 	var mark string
-	if err := conn.QueryRow(ctx, schemaState).Scan(&there, &mark, &mayCreate); err != nil {
+	if err := conn.QueryRow(ctx, schemaState).Scan(&there, &mark); err != nil {
 		e.add(stateFail, "schema", "", "%v", err)
 		return
 	}
 	switch {
 	case there && strings.HasPrefix(mark, "lockbench:"):
 		e.add(stateOK, "schema", "", "schema lockbench is there, and lockbench's own")
-	case there:
-		e.add(stateFail, "schema", "use another database: lockbench empties its schema before every trial",
-			"schema lockbench is there without lockbench's mark, so it is somebody else's and left alone")
-	case mayCreate:
-		e.add(stateOK, "schema", "", "schema lockbench is not there yet and may be created")
+	case there: // the rehearsal refuses it
 	default:
-		e.add(stateFail, "schema", "GRANT CREATE ON DATABASE … TO …, or name another database", "this role may not create the schema lockbench")
+		e.add(stateOK, "schema", "", "schema lockbench is not there yet")
 	}
 }
 

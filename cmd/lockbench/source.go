@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -53,6 +54,9 @@ func (s *source) check(a *app, given *pflag.FlagSet) {
 		a.problem(bench.Hintf("leave --dsn out to let lockbench start a server", "--dsn: the value is empty"))
 	}
 	if s.dsn != "" {
+		if _, err := postgres.ParseDSN(s.dsn); err != nil {
+			a.problem(fmt.Errorf("%s: %w", s.dsnFrom, err))
+		}
 		hint := "leave it out, or leave --dsn out to let lockbench start a server"
 		if s.dsnFrom != "--dsn" {
 			hint = "leave it out, or unset " + s.dsnFrom + " to let lockbench start a server"
