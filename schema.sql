@@ -53,3 +53,20 @@ CREATE TABLE lockbench.stock (
     reserved  bigint NOT NULL DEFAULT 0,
     version   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
+
+-- charges: what was really charged, one row an execution; amount is 0 once it was refunded.
+CREATE TABLE lockbench.charges (
+    id      bigint PRIMARY KEY,
+    payment bigint NOT NULL,
+    account bigint NOT NULL,
+    amount  bigint NOT NULL,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+
+-- idempotency_keys: the payments that were begun; charge is the stored result, NULL while the payment is under way, 0
+-- when it was refused, -1 when there is no such account.
+CREATE TABLE lockbench.idempotency_keys (
+    id      bigint PRIMARY KEY,
+    charge  bigint,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);

@@ -216,7 +216,7 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 	t := &trial{
 		race: r, cell: e, pool: pool, stop: stop, ctx: ctx, seed: seed,
 		picker: newPicker(r.skew, r.Params.Rows),
-		flight: make([]atomic.Int32, r.Params.Rows+1),
+		flight: make([]atomic.Int32, r.Params.Rows+1), deliveries: 1,
 	}
 	if s.Mode != Burst {
 		t.warm = time.Duration(s.Warmup)
@@ -236,6 +236,9 @@ func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e 
 		for _, shard := range t.rec.shards {
 			shard.told.history = true
 		}
+	}
+	if d, ok := r.Scenario.(Deliverer); ok {
+		t.deliveries = d.Deliveries(e.Params)
 	}
 	if again, ok := r.Scenario.(Resender); ok {
 		t.resend.after, t.resend.most = again.Resend(e.Params)

@@ -77,17 +77,18 @@ type trial struct {
 		after time.Duration
 		most  int
 	}
-	nested atomic.Int32 // users who hold a connection and wait for a second
-	stop   *Stop
-	picker *picker
-	flight []atomic.Int32 // operations under way, by key
-	ops    atomic.Int64   // numbers given to operations
-	begin  time.Time
-	warm   time.Duration
-	end    time.Duration // no operation begins later; 0: no limit
-	seed   uint64
-	sched  *schedule             // of open mode
-	broken atomic.Pointer[error] // why the trial cannot go on
+	deliveries int64        // operations in a row that are one request
+	nested     atomic.Int32 // users who hold a connection and wait for a second
+	stop       *Stop
+	picker     *picker
+	flight     []atomic.Int32 // operations under way, by key
+	ops        atomic.Int64   // numbers given to operations
+	begin      time.Time
+	warm       time.Duration
+	end        time.Duration // no operation begins later; 0: no limit
+	seed       uint64
+	sched      *schedule             // of open mode
+	broken     atomic.Pointer[error] // why the trial cannot go on
 	// ctx ends with the hard stop; only waits outside the database watch it.
 	ctx context.Context
 }
@@ -245,7 +246,7 @@ func (u *User) sleep(d time.Duration) bool {
 // act runs one operation from its due time to its final answer and records it.
 func (u *User) act(n int64, due time.Duration) {
 	t := u.t
-	u.pcg.Seed(t.seed, uint64(n))
+	u.pcg.Seed(t.seed, uint64(n/t.deliveries))
 	r := Request{Op: n, User: u.ID, Key: t.picker.pick(u.rng), Quantity: 1}
 	if t.drawer != nil {
 		t.drawer.Draw(t.race.Params, u.rng, &r)

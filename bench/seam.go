@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -225,6 +227,12 @@ type Resender interface {
 	Resend(p Params) (after time.Duration, most int)
 }
 
+// Deliverer is a scenario to which the same request comes several times.
+type Deliverer interface {
+	// Deliveries is how many operations in a row are one request: they are drawn alike.
+	Deliveries(p Params) int64
+}
+
 // Historian is a scenario whose audit looks at every refusal, not only at the first of a row.
 type Historian interface{ NeedsRefusals(p Params) bool }
 
@@ -288,12 +296,11 @@ func (s Snapshot) Find(table string, key int64) (Row, bool) {
 	if i := key - 1; i >= 0 && i < int64(len(rows)) && rows[i].Key == key {
 		return rows[i], true
 	}
-	for _, r := range rows {
-		if r.Key == key {
-			return r, true
-		}
+	i, found := slices.BinarySearchFunc(rows, key, func(r Row, key int64) int { return cmp.Compare(r.Key, key) })
+	if !found {
+		return Row{}, false
 	}
-	return Row{}, false
+	return rows[i], true
 }
 
 // Conn is a database connection as the strategies use it. Its methods take no context: a watched context costs a goroutine a statement

@@ -296,8 +296,8 @@ func checkValue(s Spec, d OptionDoc, value string) error {
 	duration := false
 	for _, v := range d.Values {
 		switch {
-		case v == value, v == "N", strings.Contains(v, "=DURATION"):
-			return nil // numbers and backoffs are read, and refused, where they are used
+		case v == value, v == "N", v == "N%", v == "SPEC", strings.Contains(v, "=DURATION"):
+			return nil // numbers, strategies and distributions are read, and refused, where they are used
 		case v == "DURATION":
 			duration = true
 		default:

@@ -128,21 +128,14 @@ func (f *raceFlags) add(fs flagSet) {
 	g.text(&s.Skew, "skew", "skew", "uniform", "which rows users want: uniform, zipf:0.99, hot:3")
 
 	g = fs.in("Of one scenario")
-	f.options = map[string]*string{}
-	for _, sc := range allScenarios() {
-		for _, o := range sc.Options {
-			if f.options[o.Name] == nil { // scenarios may share one
-				f.options[o.Name] = new(string)
-				g.text(f.options[o.Name], o.Name, strings.Join(o.Values, "|"), "", sc.Name+": "+o.Doc)
-			}
-		}
-	}
+	f.options = g.ofScenarios()
 
 	g = fs.in("Retrying")
 	whole(g, &s.Retries, "retries", 100, "attempts after the first")
 	g.text(&s.Backoff, "backoff", "backoff", "exp=1ms..50ms", "between attempts, with full jitter: none, fixed=10ms, exp=1ms..50ms")
 	g.duration(&s.Deadline, "deadline", 30*time.Second, "no attempt of an operation begins after it, and no statement lasts longer; 0s for none")
 	g.duration(&s.LockTimeout, "lock-timeout", 0, "of a wait for a lock (default none)")
+	g.duration(&s.CallerDeadline, "caller-deadline", 0, "after which a caller has gone, though the server works on for him (default none)")
 }
 
 func (f *runFlags) complete(cmd *cobra.Command) {
@@ -152,13 +145,7 @@ func (f *runFlags) complete(cmd *cobra.Command) {
 	})
 	completeWords(cmd, "mode", string(bench.Burst), string(bench.Closed), string(bench.Open))
 	completeList(cmd, "format", report.Formats()...)
-	for _, sc := range allScenarios() {
-		for _, o := range sc.Options {
-			if _, done := cmd.GetFlagCompletionFunc(o.Name); !done {
-				completeWords(cmd, o.Name, o.Values...)
-			}
-		}
-	}
+	completeOfScenarios(cmd)
 	completeWords(cmd, "skew", "uniform", "zipf:0.99", "hot:3")
 	completeWords(cmd, "backoff", "none", "fixed=10ms", "exp=1ms..50ms")
 	complete(cmd, "fail-on", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -308,14 +295,7 @@ func (f *raceFlags) settle(given *pflag.FlagSet) bench.Settings {
 	if s.Mode != bench.Burst && !given.Changed("trials") {
 		s.Trials = loopTrials
 	}
-	for name, value := range f.options {
-		if given.Changed(name) {
-			if s.Options == nil {
-				s.Options = bench.Options{}
-			}
-			s.Options[name] = *value
-		}
-	}
+	s.Options = givenOptions(f.options, given)
 	settleEnd(&s, given)
 	return s
 }

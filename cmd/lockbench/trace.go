@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -68,15 +67,7 @@ func (f *traceFlags) add(fs flagSet) {
 	count(g, &s.Capacity, "capacity", 0, "units a row holds (default the scenario's)")
 
 	g = fs.in("Of one scenario")
-	f.options = map[string]*string{}
-	for _, sc := range allScenarios() {
-		for _, o := range sc.Options {
-			if f.options[o.Name] == nil { // scenarios may share one
-				f.options[o.Name] = new(string)
-				g.text(f.options[o.Name], o.Name, strings.Join(o.Values, "|"), "", sc.Name+": "+o.Doc)
-			}
-		}
-	}
+	f.options = g.ofScenarios()
 
 	f.where.add(fs.in("Database"))
 
@@ -91,13 +82,7 @@ func (f *traceFlags) complete(cmd *cobra.Command) {
 		return scenarioWords(), cobra.ShellCompDirectiveNoFileComp
 	})
 	completeWords(cmd, "format", traceFormats()...)
-	for _, sc := range allScenarios() {
-		for _, o := range sc.Options {
-			if _, done := cmd.GetFlagCompletionFunc(o.Name); !done {
-				completeWords(cmd, o.Name, o.Values...)
-			}
-		}
-	}
+	completeOfScenarios(cmd)
 }
 
 // trace checks everything, then races one strategy after the other.
@@ -131,14 +116,7 @@ func (a *app) checkTrace(given *pflag.FlagSet, f *traceFlags) *bench.Race {
 		a.problem(bench.Hintf("lockbench run races hundreds", "--users of a trace is %d to %d, got %d", trace.LeastUsers, trace.MostUsers, n))
 		s.Users = trace.LeastUsers
 	}
-	for name, value := range f.options {
-		if given.Changed(name) {
-			if s.Options == nil {
-				s.Options = bench.Options{}
-			}
-			s.Options[name] = *value
-		}
-	}
+	s.Options = givenOptions(f.options, given)
 	if !given.Changed("rows") {
 		for _, sc := range scenarios.All() {
 			if sc.Info().Name == s.Scenario {
