@@ -9,9 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
@@ -48,8 +46,8 @@ func Interleave(ctx context.Context, store Store, stop *Stop, w Watcher, races [
 		rep := &Report{Schema: Schema, Started: time.Now().UTC(), Plan: r.Settings, Warnings: append([]Warning{}, r.Warnings...)}
 		rep.Environment.Host = Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 		all[i] = &contest{Race: r, rep: rep}
-		for _, e := range r.Cells {
-			all[i].runs = append(all[i].runs, &cellRun{entrant: e, sum: newTally()})
+		for place, e := range r.Cells {
+			all[i].runs = append(all[i].runs, &cellRun{entrant: e, place: place, sum: newTally()})
 		}
 	}
 	err := measure(ctx, store, stop, w, all)
@@ -81,13 +79,8 @@ func measure(ctx context.Context, store Store, stop *Stop, w Watcher, all []*con
 		trials = max(trials, c.Settings.Trials)
 		of += c.Settings.Trials * len(c.racing())
 	}
-	var pool Pool
-	var opened PoolConfig
-	defer func() {
-		if pool != nil {
-			pool.Close()
-		}
-	}()
+	who := field{store: store, stop: stop, alone: NewCrew(store, stop, 0, 1)}
+	defer who.close()
 	order := 0
 	for n := 1; n <= trials; n++ {
 		rng := rand.New(rand.NewPCG(all[0].Settings.Seed, uint64(n)))
@@ -95,19 +88,11 @@ func measure(ctx context.Context, store Store, stop *Stop, w Watcher, all []*con
 			if n > c.Settings.Trials {
 				continue
 			}
-			need := PoolConfig{Connections: c.Settings.Connections, Pipeline: c.Settings.Pipeline}
-			if pool != nil && opened != need { // connections that nobody uses would cost the server something all the same
-				pool.Close()
-				pool = nil
+			racers, err := who.take(ctx, c.Race)
+			if err != nil {
+				return err
 			}
-			if pool == nil {
-				if pool, err = open(ctx, store, stop, need); err != nil {
-					pool = nil // whatever came with the error
-					return err
-				}
-				opened = need
-			}
-			if err := c.repetition(ctx, store, pool, stop, w, rng, n, &order, of); err != nil {
+			if err := c.repetition(ctx, store, racers, stop, w, rng, n, &order, of); err != nil {
 				return err
 			}
 		}
@@ -121,7 +106,7 @@ func (c *contest) racing() []*cellRun {
 }
 
 // repetition runs one trial of every cell of a race.
-func (c *contest) repetition(ctx context.Context, store Store, pool Pool, stop *Stop, w Watcher, rng *rand.Rand, n int, order *int, of int) error {
+func (c *contest) repetition(ctx context.Context, store Store, racers Fleet, stop *Stop, w Watcher, rng *rand.Rand, n int, order *int, of int) error {
 	for _, run := range shuffled(rng, c.racing()) {
 		if stop.Softly() {
 			return nil
@@ -134,11 +119,11 @@ func (c *contest) repetition(ctx context.Context, store Store, pool Pool, stop *
 		}
 		w.TrialStarts(label, n, *order, of, live)
 		if n == 1 {
-			if err := c.warmUp(ctx, store, pool, stop, run.entrant); err != nil {
+			if err := c.warmUp(ctx, store, racers, stop, run.place); err != nil {
 				return fmt.Errorf("%s: %w", label, err)
 			}
 		}
-		t, err := c.trial(ctx, store, pool, stop, run, n, live)
+		t, err := c.trial(ctx, store, racers, stop, run, n, live)
 		if t != nil {
 			t.Order = *order
 			run.trials = append(run.trials, *t)
@@ -170,140 +155,77 @@ func ready(ctx context.Context, store Store, stop *Stop) (server Server, err err
 	return server, err
 }
 
-// open opens the connections. The first wish to stop ends it.
-func open(ctx context.Context, store Store, stop *Stop, cfg PoolConfig) (Pool, error) {
-	connecting, cancel := stop.until(ctx)
+// restore lays the tables of a trial. The first wish to stop ends it: filling a large table takes a while.
+func (r *Race) restore(ctx context.Context, store Store, stop *Stop) error {
+	filling, cancel := stop.until(ctx)
 	defer cancel()
-	pool, err := store.Open(connecting, cfg)
-	if err != nil && connecting.Err() != nil {
-		err = connecting.Err()
+	err := store.Restore(filling, r.Scenario.Fill(r.Params))
+	if err != nil && filling.Err() != nil {
+		err = filling.Err()
 	}
-	return pool, err
+	return err
 }
 
 // warmUp races a burst's cell once with one user a connection and throws the result away, so that the cell's first trial finds the
 // server's and lockbench's caches as the later ones do; what restoring the tables invalidates, every trial pays alike. Closed and
 // open modes warm up inside the trial instead.
-func (r *Race) warmUp(ctx context.Context, store Store, pool Pool, stop *Stop, e *Entrant) error {
+func (r *Race) warmUp(ctx context.Context, store Store, racers Fleet, stop *Stop, cell int) error {
 	if r.Settings.Mode != Burst || r.Settings.Warmup == 0 {
 		return nil
 	}
-	small := *r
-	small.Settings.Users = min(r.Settings.Users, r.Settings.Connections)
-	t, err := small.start(ctx, store, pool, stop, e, r.Settings.Seed, &Live{})
-	if err != nil {
+	if err := r.restore(ctx, store, stop); err != nil {
 		return err
 	}
-	_, _, err = t.run()
-	return err
-}
-
-// start lays the tables and sessions of a trial.
-func (r *Race) start(ctx context.Context, store Store, pool Pool, stop *Stop, e *Entrant, seed uint64, live *Live) (*trial, error) {
-	s := &r.Settings
-	filling, cancel := stop.until(ctx) // a large table takes a while
-	defer cancel()
-	if err := store.Restore(filling, r.Scenario.Fill(r.Params)); err != nil {
-		if filling.Err() != nil {
-			err = filling.Err()
-		}
-		return nil, err
+	if err := racers.Start(ctx, Heat{Cell: cell, Seed: r.Settings.Seed, Warmup: true}, &Live{}); err != nil {
+		return err
 	}
-	cfg := SessionConfig{Statements: e.statements(), Deadline: e.Retry.Deadline, LockTimeout: time.Duration(s.LockTimeout)}
-	if err := pool.Prepare(ctx, cfg); err != nil {
-		return nil, err
-	}
-	t := &trial{
-		race: r, cell: e, pool: pool, stop: stop, ctx: ctx, seed: seed,
-		picker: newPicker(r.skew, r.Params.Rows),
-		flight: make([]atomic.Int32, r.Params.Rows+1), deliveries: 1,
-	}
-	if s.Mode != Burst {
-		t.warm = time.Duration(s.Warmup)
-		if s.Duration > 0 {
-			t.end = t.warm + time.Duration(s.Duration)
-		}
-	}
-	if s.Mode == Open {
-		t.sched = newSchedule(s.Rate, t.end, s.Operations, seed)
-	}
-	var classes []string
-	if c, ok := r.Scenario.(Classer); ok {
-		classes = c.Classes()
-	}
-	t.rec = newRecorder(shardsFor(s.Users), s.Mode == Open, t.warm, live, classes)
-	if h, ok := r.Scenario.(Historian); ok && h.NeedsRefusals(e.Params) {
-		for _, shard := range t.rec.shards {
-			shard.told.history = true
-		}
-	}
-	if d, ok := r.Scenario.(Deliverer); ok {
-		t.deliveries = d.Deliveries(e.Params)
-	}
-	if again, ok := r.Scenario.(Resender); ok {
-		t.resend.after, t.resend.most = again.Resend(e.Params)
-	}
-	if s.Operations == 0 {
-		t.rec.until = t.end
-	}
-	t.gate, _ = e.Discipline.(Gate)
-	t.drawer, _ = r.Scenario.(Drawer)
-	t.everybody = e.Discipline.Lends().Has(LendsAny) || slices.ContainsFunc(r.Scenario.Tables(), func(t *Table) bool { return t.Batched })
-	if u, ok := e.Discipline.(Uniquer); ok {
-		t.unique = u.UniqueIsContention()
-	}
-	conns := pool.Conns()
-	t.idle = make(chan *seat, len(conns))
-	for _, c := range conns {
-		t.idle <- t.seat(c)
-	}
-	return t, nil
+	return racers.Race(ctx, stop)
 }
 
 // trial races a cell once, audits it, and returns what was measured; nil when a stop came before anybody began. A trial that broke off is audited as far as the database lets it.
-func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c *cellRun, n int, live *Live) (*Trial, error) {
-	t, err := r.start(ctx, store, pool, stop, c.entrant, r.Settings.Seed*1_000_003+uint64(n), live)
-	if err != nil {
+func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop, c *cellRun, n int, live *Live) (*Trial, error) {
+	if err := r.restore(ctx, store, stop); err != nil {
+		return nil, err
+	}
+	if err := racers.Start(ctx, Heat{Cell: c.place, Seed: r.Settings.Seed*1_000_003 + uint64(n)}, live); err != nil {
 		return nil, err
 	}
 	if stop.Softly() { // while the tables were laid: a trial in which nobody could start is none
 		return nil, nil
 	}
-	if err := pool.Flush(ctx); err != nil {
-		return nil, err
-	}
 	obs, err := store.Observe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if r.Settings.Users >= manyUsers {
-		debug.FreeOSMemory() // the stacks of the trial before would stand beside those of this one
-		defer debug.SetGCPercent(debug.SetGCPercent(tightGC))
-	}
-	cpu := cpuTime()
-	began := time.Now()
-	all, window, broke := t.run()
-	cpuUsed, wall := cpuTime()-cpu, time.Since(began)
-
-	if err := t.recover(ctx, store); err != nil && broke == nil {
-		broke = err
+	broke := racers.Race(ctx, stop)
+	if _, ok := r.Scenario.(Recoverer); ok && !stop.atOnce() { // after a hard stop there are no connections to do it on
+		if err := racers.Recover(ctx); err != nil && broke == nil {
+			broke = err
+		}
 	}
 
 	// The audit must not be cut short by the very stop that ended the trial, or nothing measured could be judged.
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
-	if !t.hardStopped() {
-		if err := pool.Flush(after); err != nil && broke == nil {
+	if !stop.atOnce() {
+		if err := racers.Flush(after); err != nil && broke == nil {
 			broke = err
 		}
 	}
 	side, err := obs.End(after)
-	if err != nil && broke == nil && !t.hardStopped() {
+	if err != nil && broke == nil && !stop.atOnce() {
 		broke = err
 	}
-	res := &Trial{Number: n, Findings: []Finding{}, Figures: all.figures(window, r.Settings.Mode == Open), Histograms: all.histograms(), Timeline: all.seconds}
+	shares, err := racers.Shares(after)
+	if err != nil && broke == nil {
+		broke = err
+	}
+	all, lost := gather(shares)
+	res := &Trial{Number: n, Findings: []Finding{}, Figures: all.figures(r.window(all, stop), r.Settings.Mode == Open), Histograms: all.histograms(), Timeline: all.seconds}
 	res.Server = &side
-	res.Classes = all.byClass(t.rec.names)
+	if classes, ok := r.Scenario.(Classer); ok {
+		res.Classes = all.byClass(classes.Classes())
+	}
 	if r.Settings.CallerDeadline > 0 {
 		res.Abandoned = &Abandoned{Operations: all.abandoned, HeldS: all.held.Seconds()}
 	}
@@ -314,11 +236,14 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 			res.Waits[waitLock.String()] = w
 		}
 	}
-	res.Client.CPUSeconds = cpuUsed.Seconds()
-	res.Client.CPUShare = cpuUsed.Seconds() / wall.Seconds() / float64(runtime.GOMAXPROCS(0))
+	res.Client = clientSide(shares)
+	res.Instances = instances(shares)
 	c.sum.add(all)
+	if lost { // and with it what its users were told
+		return res, broke
+	}
 
-	audit, err := r.audit(after, store, c.entrant.Params, all.told, t.hardStopped())
+	audit, err := r.audit(after, store, c.entrant.Params, all.told, stop.atOnce())
 	if err != nil {
 		if broke == nil {
 			broke = err
@@ -334,30 +259,20 @@ func (r *Race) trial(ctx context.Context, store Store, pool Pool, stop *Stop, c 
 	return res, broke
 }
 
-// manyUsers is from where the stacks of waiting users are worth collecting between trials.
-const (
-	manyUsers = 10_000
-	tightGC   = 25 // percent of growth between collections, instead of 100
-)
+// window is the measured time of a trial.
+func (r *Race) window(all *tally, stop *Stop) time.Duration {
+	s := &r.Settings
+	switch {
+	case s.Mode == Burst:
+		return all.last
+	case s.Operations == 0 && !stop.Softly():
+		return time.Duration(s.Duration)
+	}
+	return max(0, all.last-time.Duration(s.Warmup)) // nothing was measured when a bounded run ends in its warm-up
+}
 
 // auditTimeout bounds reading the final state; a table of a million rows takes a second or two.
 const auditTimeout = time.Minute
-
-// recover lets the scenario put right what crashed users left half done. After a hard stop there are no connections to do it on.
-func (t *trial) recover(ctx context.Context, store Store) error {
-	rec, ok := t.race.Scenario.(Recoverer)
-	if !ok || t.hardStopped() {
-		return nil
-	}
-	db, err := store.Snapshot(ctx, t.race.Scenario.Tables())
-	if err != nil {
-		return fmt.Errorf("reading what is to be recovered: %w", err)
-	}
-	u := t.user(0, 0)
-	u.d.told.Start = time.Since(t.begin)
-	rec.Recover(u, t.cell.Params, db)
-	return nil
-}
 
 func (r *Race) audit(ctx context.Context, store Store, p Params, told *Ledger, cut bool) (Audit, error) {
 	snap, err := store.Snapshot(ctx, r.Scenario.Tables())
@@ -382,6 +297,7 @@ func (r *Race) audit(ctx context.Context, store Store, p Params, told *Ledger, c
 // cellRun gathers a cell's trials.
 type cellRun struct {
 	entrant *Entrant
+	place   int // among the race's cells
 	trials  []Trial
 	sum     *tally
 }

@@ -46,6 +46,16 @@ func (s *Stop) Softly() bool {
 	}
 }
 
+// atOnce reports whether the run is to end at once.
+func (s *Stop) atOnce() bool {
+	select {
+	case <-s.hard:
+		return true
+	default:
+		return false
+	}
+}
+
 // until returns a context that ends with the first wish to stop: for what comes before a race, when there is nothing to finish yet.
 func (s *Stop) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -82,8 +92,11 @@ type trial struct {
 	stop       *Stop
 	picker     *picker
 	flight     []atomic.Int32 // operations under way, by key
-	ops        atomic.Int64   // numbers given to operations
+	part       part
+	ops        atomic.Int64 // operations that were given a number
 	begin      time.Time
+	cpu        time.Duration // used by this process from the beginning to the end
+	wall       time.Duration
 	warm       time.Duration
 	end        time.Duration // no operation begins later; 0: no limit
 	seed       uint64
@@ -119,12 +132,12 @@ type User struct {
 	d      done // of the operation under way
 }
 
-// run races the cell once and returns what was recorded, the window it was measured in and why it broke off, if it did.
-func (t *trial) run() (*tally, time.Duration, error) {
-	s := &t.race.Settings
-	barrier := make(chan struct{})
+// run races the trial's users once and returns why it broke off, if it did. They stand in line until the barrier returns, which is nil where
+// nobody else is to be waited for; when it fails none of them begins.
+func (t *trial) run(barrier func() error) error {
 	var ready sync.WaitGroup
-	for i := range s.Users {
+	line := make(chan struct{})
+	for i := t.part.index; i < t.race.Settings.Users; i += t.part.of {
 		if t.stop.Softly() { // a million users take a while to come
 			break
 		}
@@ -134,27 +147,30 @@ func (t *trial) run() (*tally, time.Duration, error) {
 			defer t.over.Done()
 			u := t.user(int64(i)+1, uint64(i))
 			ready.Done()
-			<-barrier
+			<-line
 			u.live()
 		}()
 	}
 	ready.Wait()
+	var never error
+	if barrier != nil {
+		if never = barrier(); never != nil {
+			t.stop.Soft()
+		}
+	}
 	t.begin = time.Now()
-	close(barrier)
+	t.cpu = cpuTime()
+	close(line)
 
 	finished := make(chan struct{})
 	go func() { t.over.Wait(); close(finished) }()
 	t.await(finished)
+	t.cpu, t.wall = cpuTime()-t.cpu, time.Since(t.begin)
 
-	all := t.rec.merged()
-	window := max(0, all.last-t.warm) // nothing was measured when a bounded run ends in its warm-up
-	if t.rec.until > 0 && !t.stop.Softly() {
-		window = time.Duration(s.Duration)
-	}
 	if p := t.broken.Load(); p != nil {
-		return all, window, *p
+		return *p
 	}
-	return all, window, nil
+	return never
 }
 
 func (t *trial) user(id int64, jitter uint64) *User {
@@ -193,10 +209,10 @@ func (u *User) live() {
 		if u.t.stop.Softly() {
 			return
 		}
-		u.act(u.t.ops.Add(1)-1, 0)
+		u.act(u.t.number(), 0)
 	case Closed:
 		for {
-			n := u.t.ops.Add(1) - 1
+			n := u.t.number()
 			now := time.Since(u.t.begin)
 			if u.t.stop.Softly() || (s.Operations > 0 && n >= s.Operations) || (u.t.end > 0 && now >= u.t.end) {
 				return
@@ -208,7 +224,7 @@ func (u *User) live() {
 		}
 	case Open:
 		for {
-			n, due, ok := u.t.sched.next()
+			n, due, ok := u.t.sched.next(u.t.part)
 			if !ok || !u.sleep(due-time.Since(u.t.begin)) {
 				return
 			}
@@ -219,7 +235,7 @@ func (u *User) live() {
 
 // rest pauses between operations, and reports whether another may follow. Nobody rests beyond the end of the trial.
 func (u *User) rest(pause time.Duration) bool {
-	if most := u.t.race.Settings.Operations; most > 0 && u.t.ops.Load() >= most {
+	if most := u.t.race.Settings.Operations; most > 0 && u.t.part.number(u.t.ops.Load()) >= most {
 		return false
 	}
 	if u.t.end > 0 {
@@ -267,8 +283,7 @@ func (u *User) perform(r Request, due time.Duration, resent int) {
 			if t.stop.Softly() {
 				return
 			}
-			n := t.again.Add(1)
-			r.Op = firstResent + n
+			r.Op = firstResent + t.part.number(t.again.Add(1))
 			t.user(u.ID, uint64(r.Op)).perform(r, time.Since(t.begin), resent+1)
 		})
 		defer func() {
@@ -423,14 +438,7 @@ func (u *User) late(pause time.Duration) bool {
 	return d > 0 && time.Since(u.t.begin)+pause-u.d.told.Start >= d
 }
 
-func (t *trial) hardStopped() bool {
-	select {
-	case <-t.stop.hard:
-		return true
-	default:
-		return false
-	}
-}
+func (t *trial) hardStopped() bool { return t.stop.atOnce() }
 
 // enter passes the gate of a strategy that locks outside the database.
 func (u *User) enter(r *Request) (leave func(), err error) {
@@ -615,10 +623,19 @@ func newSchedule(rate float64, until time.Duration, operations int64, seed uint6
 	return &schedule{rate: rate, until: until, operations: operations, rng: rand.New(rand.NewPCG(seed, 0x5c4ed))}
 }
 
-// next returns the number of the next operation, from 0, and when it is due; false after the last.
-func (s *schedule) next() (n int64, due time.Duration, ok bool) {
+// next returns the number of the next operation of a part, and when it is due; false after the last.
+func (s *schedule) next(p part) (n int64, due time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for {
+		n, due, ok = s.draw()
+		if !ok || int(n%int64(p.of)) == p.index {
+			return n, due, ok
+		}
+	}
+}
+
+func (s *schedule) draw() (n int64, due time.Duration, ok bool) {
 	if s.operations > 0 && s.n >= s.operations {
 		return 0, 0, false
 	}

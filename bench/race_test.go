@@ -848,7 +848,7 @@ func TestManyUsers(t *testing.T) {
 func drawn(rate float64, until time.Duration, operations int64, seed uint64) (all []time.Duration) {
 	s := newSchedule(rate, until, operations, seed)
 	for {
-		n, due, ok := s.next()
+		n, due, ok := s.next(part{0, 1})
 		if !ok {
 			return all
 		}

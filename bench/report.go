@@ -144,6 +144,25 @@ type Figures struct {
 	Waits       map[string]Wait        `json:"waits"`
 	Server      *ServerSide            `json:"server,omitempty"`
 	Client      ClientSide             `json:"client"`
+	// Instances are the shares of several processes; absent where there was one.
+	Instances []Instance `json:"instances,omitempty"`
+}
+
+// Instance is one process's share of a trial.
+type Instance struct {
+	Name        string  `json:"name"`
+	Host        string  `json:"host"`
+	CPUs        int     `json:"cpus"`
+	Users       int     `json:"users"`
+	Connections int     `json:"connections"`
+	Operations  int64   `json:"operations"`
+	Attempts    int64   `json:"attempts"`
+	Confirmed   int64   `json:"confirmed"`
+	CPUSeconds  float64 `json:"cpu_s"`
+	// Began is at most how long after the release its users began, in milliseconds, by the clock of the process that released them.
+	Began *float64 `json:"began_within_ms,omitempty"`
+	// Lost is why nothing is known of it.
+	Lost string `json:"lost,omitempty"`
 }
 
 // ClassFigures are the figures of one kind of users.

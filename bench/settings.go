@@ -47,7 +47,17 @@ type Settings struct {
 	Drain       Duration `json:"drain"` // how long a stopped run waits for operations under way
 	// CallerDeadline is after how long a caller gives up, though the work for him goes on; 0: he waits.
 	CallerDeadline Duration `json:"caller_deadline,omitempty"`
+	// Instances is how many processes of this machine share the users, Workers how many that are awaited from elsewhere; 0: this one has
+	// them all.
+	Instances int `json:"instances,omitempty"`
+	Workers   int `json:"workers,omitempty"`
 }
+
+// shared reports whether several processes share the users.
+func (s *Settings) shared() bool { return s.Processes() > 1 || s.Workers > 0 }
+
+// Processes is how many share the users.
+func (s *Settings) Processes() int { return max(s.Instances, s.Workers, 1) }
 
 // Duration is a time.Duration that is written with its unit in JSON.
 type Duration time.Duration
