@@ -70,3 +70,11 @@ CREATE TABLE lockbench.idempotency_keys (
     charge  bigint,
     version bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
+
+-- orders: state is 1 while units are reserved for it, 2 when it is placed, 3 when it was undone.
+CREATE TABLE lockbench.orders (
+    id      bigint PRIMARY KEY,
+    item    bigint NOT NULL,
+    state   bigint NOT NULL,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);

@@ -112,6 +112,7 @@ const (
 	Phantom      Anomaly = "phantom"
 	DoubleCharge Anomaly = "double charge"
 	Stuck        Anomaly = "stuck reservation"
+	DoubleUndo   Anomaly = "double compensation"
 	Leak         Anomaly = "leaked lock"
 )
 

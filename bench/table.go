@@ -93,6 +93,8 @@ type Change struct {
 	Guard    Cond
 	Steps    []Step
 	Operands int
+	Saga     bool // a step of an operation in several transactions, made by no other
+	Once     bool // a compensation whose guard keeps it from undoing twice
 }
 
 // Fill says which rows a table holds before a trial: Rows rows with keys 1 to Rows.

@@ -2,6 +2,7 @@ package strategies
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockbench/lockbench/bench"
@@ -25,9 +26,17 @@ func (Atomic) Info() bench.StrategyInfo {
 
 // Bind writes the SQL.
 func (Atomic) Bind(b bench.Binding) (bench.Discipline, error) {
-	if len(b.Changes) == 0 {
+	if !slices.ContainsFunc(b.Changes, alone) {
 		return nil, &bench.NotApplicable{Reason: "the rule does not fit into the WHERE clause of one statement", Remedy: "use pessimistic or serializable"}
 	}
+	return bindChanges(b, alone), nil
+}
+
+// alone reports whether an operation of one transaction makes the change.
+func alone(c *bench.Change) bool { return !c.Saga }
+
+// bindChanges writes the SQL of those changes that are wanted.
+func bindChanges(b bench.Binding, wanted func(*bench.Change) bool) *guarded {
 	d := &guarded{changes: map[*bench.Change]*bench.Stmt{}, peeks: map[*bench.Table]*bench.Stmt{}, inserts: map[*bench.Table]*bench.Stmt{}}
 	if !b.SingleWrite { // several changes hold together or not at all
 		d.begin = beginStmt(readCommitted, "")
@@ -40,6 +49,9 @@ func (Atomic) Bind(b bench.Binding) (bench.Discipline, error) {
 		}
 	}
 	for _, c := range b.Changes {
+		if !wanted(c) {
+			continue
+		}
 		q := &bench.Stmt{Name: "change", SQL: changeSQL(c)}
 		d.changes[c] = q
 		d.list = append(d.list, q)
@@ -52,7 +64,7 @@ func (Atomic) Bind(b bench.Binding) (bench.Discipline, error) {
 	if d.begin != nil {
 		d.list = append(d.list, &bench.Stmt{Name: "commit", SQL: "COMMIT"})
 	}
-	return d, nil
+	return d
 }
 
 // changeSQL writes a guarded change; $1 is the key, $2 the first operand.

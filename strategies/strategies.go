@@ -8,7 +8,7 @@ import "github.com/lockbench/lockbench/bench"
 func All() []bench.Strategy {
 	return []bench.Strategy{
 		None{}, Mutex{}, Pessimistic{}, Optimistic{}, OptimisticBroken{}, CAS{}, Atomic{}, Unique{},
-		RepeatableRead{}, Serializable{}, Advisory{}, SkipLocked{},
+		RepeatableRead{}, Serializable{}, Advisory{}, SkipLocked{}, Saga{},
 	}
 }
 

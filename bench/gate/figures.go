@@ -14,7 +14,7 @@ type figure struct {
 }
 
 // audited are the counts an audit may hold; a scenario that does not check one leaves it out, which is not a 0.
-var audited = []string{"overbooked", "lost_updates", "undersold", "unexplained", "negative", "write_skew", "sum_drift", "double_charged", "stuck_reservations", "leaked_locks"}
+var audited = []string{"overbooked", "lost_updates", "undersold", "unexplained", "negative", "write_skew", "sum_drift", "double_charged", "stuck_reservations", "overstocked", "mischarged", "leaked_locks"}
 
 // waits are the kinds of waiting a report tells apart.
 var waits = []string{"pool", "lock", "backoff", "lag"}

@@ -3,8 +3,10 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lockbench/lockbench/bench"
 )
@@ -57,10 +59,25 @@ func columns() []column {
 	}
 }
 
-// worthwhile returns the columns that have something to say in this report.
+// worthwhile returns the columns that have something to say in this report. What an audit found under a name that has no column of its
+// own gets one.
 func worthwhile(cells []bench.Cell) []column {
-	return slices.DeleteFunc(columns(), func(c column) bool { return c.when != nil && !c.when(cells) })
+	all := columns()
+	at := slices.IndexFunc(all, func(c column) bool { return c.head == "leaked" })
+	for i := range cells {
+		for _, name := range slices.Sorted(maps.Keys(cells[i].Audit)) {
+			head := strings.ReplaceAll(name, "_", " ")
+			known := slices.Contains(ownColumn, name) || slices.ContainsFunc(all, func(c column) bool { return c.head == head })
+			if cells[i].Audit[name] > 0 && !known {
+				all = slices.Insert(all, at, column{head: head, rank: 5, text: audit(name)})
+			}
+		}
+	}
+	return slices.DeleteFunc(all, func(c column) bool { return c.when != nil && !c.when(cells) })
 }
+
+// ownColumn are the audit's counts whose column has a shorter name.
+var ownColumn = []string{"lost_updates", "stuck_reservations", "leaked_locks"}
 
 func verdict(l *line) string {
 	switch {
