@@ -24,6 +24,13 @@ func (r *Report) PlanOf(c *Cell) *Settings {
 	return &r.Plan
 }
 
+// Expected reports whether a cell's verdict is what somebody expected of it.
+func (r *Report) Expected(c *Cell) bool {
+	return slices.ContainsFunc(r.Gate, func(a Assertion) bool {
+		return a.Figure == FigureVerdict && !a.Failed && a.Race == c.Race && a.Scenario == c.Scenario && a.Strategy == c.Strategy
+	})
+}
+
 // Parts takes a report of several races apart, in their order. A report of one race is its own and only part.
 func (r *Report) Parts() []Part {
 	if len(r.Races) == 0 {

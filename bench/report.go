@@ -20,6 +20,9 @@ type Report struct {
 	Gate        []Assertion `json:"gate,omitempty"` // limits and expectations, those that were kept included
 }
 
+// FigureVerdict stands in an [Assertion] that is about a verdict rather than a figure.
+const FigureVerdict = "verdict"
+
 // Assertion is a limit or an expectation, held against one cell.
 type Assertion struct {
 	Race     string   `json:"race,omitempty"`

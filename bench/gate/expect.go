@@ -12,9 +12,6 @@ type Expectation struct {
 	Verdict  bench.Verdict
 }
 
-// verdict is the name that an expectation is about, where a limit has a figure.
-const verdict = "verdict"
-
 // Concerns reports whether the expectation is about a strategy of this label and name.
 func (e Expectation) Concerns(label, name string) bool {
 	return e.Strategy == bench.All || e.Strategy == label || e.Strategy == name
@@ -53,7 +50,7 @@ func (e *Expectation) rank(c *bench.Cell) int {
 
 func (e *Expectation) judge(c *bench.Cell) bench.Assertion {
 	a := bench.Assertion{
-		Race: c.Race, Scenario: c.Scenario, Strategy: c.Strategy, Text: "expect: " + e.Verdict.String(), Figure: verdict,
+		Race: c.Race, Scenario: c.Scenario, Strategy: c.Strategy, Text: "expect: " + e.Verdict.String(), Figure: bench.FigureVerdict,
 		Failed: c.NA != "" || len(c.Trials) == 0 || c.Verdict != e.Verdict,
 	}
 	switch {
@@ -70,16 +67,6 @@ func (e *Expectation) judge(c *bench.Cell) bench.Assertion {
 		a.Message = fmt.Sprintf("verdict is %s, as expected", c.Verdict)
 	}
 	return a
-}
-
-// Expected reports whether a cell's verdict is what somebody expected of it.
-func Expected(all []bench.Assertion, c *bench.Cell) bool {
-	for _, a := range all {
-		if a.Race == c.Race && a.Scenario == c.Scenario && a.Strategy == c.Strategy && a.Figure == verdict && !a.Failed {
-			return true
-		}
-	}
-	return false
 }
 
 // Say tells an assertion in a line, without a full stop.

@@ -57,19 +57,26 @@ func measures() []measure {
 // https://go.dev/design/14313-benchmark-format
 func writeBenchstat(w io.Writer, r *bench.Report, _ Options) error {
 	var b strings.Builder
-	for _, kv := range benchConfig(r) {
-		if kv[1] != "" {
-			fmt.Fprintf(&b, "%s: %s\n", kv[0], printable(kv[1]))
+	for i, part := range r.Parts() {
+		if i > 0 {
+			b.WriteString("\n")
 		}
-	}
-	for _, m := range measures() {
-		fmt.Fprintf(&b, "Unit %s better=%s\n", m.unit, m.better)
-	}
-	b.WriteString("\n")
-	for i := range r.Cells {
-		c := &r.Cells[i]
-		for j := range c.Trials {
-			benchLine(&b, benchName(c, r.Environment.Host.CPUs), &c.Trials[j])
+		for _, kv := range benchConfig(part) {
+			if kv[1] != "" {
+				fmt.Fprintf(&b, "%s: %s\n", kv[0], printable(kv[1]))
+			}
+		}
+		if i == 0 {
+			for _, m := range measures() {
+				fmt.Fprintf(&b, "Unit %s better=%s\n", m.unit, m.better)
+			}
+		}
+		b.WriteString("\n")
+		for i := range part.Cells {
+			c := &part.Cells[i]
+			for j := range c.Trials {
+				benchLine(&b, benchName(c, r.Environment.Host.CPUs), &c.Trials[j])
+			}
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -77,12 +84,12 @@ func writeBenchstat(w io.Writer, r *bench.Report, _ Options) error {
 }
 
 // benchConfig is what must be equal for figures to be comparable; benchstat sets apart what differs.
-func benchConfig(r *bench.Report) [][2]string {
+func benchConfig(r bench.Part) [][2]string {
 	srv, p := &r.Environment.Server, &r.Plan
 	return [][2]string{
 		{"goos", r.Environment.Host.OS}, {"goarch", r.Environment.Host.Arch},
 		{"lockbench", r.Lockbench.Version}, {"postgresql", srv.Version}, {"durable", strconv.FormatBool(srv.Durable)}, {"exec-mode", srv.ExecMode},
-		{"mode", string(p.Mode)}, {"users", strconv.Itoa(p.Users)}, {"connections", strconv.Itoa(p.Connections)},
+		{"race", r.Name}, {"mode", string(p.Mode)}, {"users", strconv.Itoa(p.Users)}, {"connections", strconv.Itoa(p.Connections)},
 		{"rows", strconv.FormatInt(p.Rows, 10)}, {"capacity", strconv.FormatInt(p.Capacity, 10)}, {"skew", p.Skew}, {"think", p.Think.String()},
 	}
 }

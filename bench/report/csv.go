@@ -16,9 +16,29 @@ type field struct {
 	of   func(c *bench.Cell, t *bench.Trial) string
 }
 
+// setting is one parameter of a race, named as in the JSON form.
+type setting struct {
+	name string
+	of   func(s *bench.Settings) string
+}
+
+// settings are those that reports of several races mostly differ in.
+func settings() []setting {
+	whole := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return []setting{
+		{"mode", func(s *bench.Settings) string { return string(s.Mode) }},
+		{"users", func(s *bench.Settings) string { return whole(int64(s.Users)) }},
+		{"connections", func(s *bench.Settings) string { return whole(int64(s.Connections)) }},
+		{"rows", func(s *bench.Settings) string { return whole(s.Rows) }},
+		{"capacity", func(s *bench.Settings) string { return whole(s.Capacity) }},
+		{"skew", func(s *bench.Settings) string { return s.Skew }},
+		{"think", func(s *bench.Settings) string { return s.Think.String() }},
+	}
+}
+
 // writeCSV writes one row a cell and trial. What was not measured is an empty field.
 func writeCSV(w io.Writer, r *bench.Report, _ Options) error {
-	fields := csvFields(auditCounts(r))
+	fields := append(raceFields(r), csvFields(auditCounts(r))...)
 	out := csv.NewWriter(w)
 	row := make([]string, len(fields))
 	for i, f := range fields {
@@ -56,6 +76,15 @@ func auditCounts(r *bench.Report) []string {
 		}
 	}
 	return append(names, slices.Sorted(maps.Keys(others))...)
+}
+
+// raceFields are the race and its parameters.
+func raceFields(r *bench.Report) []field {
+	fs := []field{{"race", func(c *bench.Cell, _ *bench.Trial) string { return c.Race }}}
+	for _, s := range settings() {
+		fs = append(fs, field{s.name, func(c *bench.Cell, _ *bench.Trial) string { return s.of(r.PlanOf(c)) }})
+	}
+	return fs
 }
 
 func csvFields(audits []string) []field {

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,44 +38,138 @@ func flatten(into map[string]string, prefix string, v any) {
 func jsonCells(t testing.TB, r *bench.Report) []map[string]any {
 	t.Helper()
 	var doc struct {
-		Cells []map[string]any `json:"cells"`
+		Plan  any
+		Races []struct {
+			Name string
+			Plan any
+		}
+		Cells []map[string]any
 	}
 	dec := json.NewDecoder(strings.NewReader(rendered(t, "json", r, Options{})))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range doc.Cells {
+		c["plan"] = doc.Plan
+		for _, race := range doc.Races {
+			if race.Name == c["race"] {
+				c["plan"] = race.Plan
+			}
+		}
+	}
 	return doc.Cells
 }
 
-func TestCSVHoldsTheFiguresOfTheJSON(t *testing.T) {
-	for name, r := range reports(t) {
-		rows, err := csv.NewReader(strings.NewReader(rendered(t, "csv", r, Options{}))).ReadAll()
-		if err != nil {
-			t.Fatal(err)
+// ofRaces calls f for each race with what is written under its heading and with its cells; a report of one race has no heading.
+func ofRaces(t *testing.T, r *bench.Report, text, heading string, f func(text string, cells []map[string]any)) {
+	t.Helper()
+	if len(r.Races) == 0 {
+		f(text, jsonCells(t, r))
+		return
+	}
+	for i, race := range r.Races {
+		_, mine, found := strings.Cut("\n"+text, fmt.Sprintf("\n"+heading+"\n", race.Name))
+		if !found {
+			t.Fatalf("race %s has no heading in\n%s", race.Name, text)
 		}
-		head, rows := rows[0], rows[1:]
-		for _, c := range jsonCells(t, r) {
-			for _, trial := range c["trials"].([]any) {
-				want := map[string]string{"scenario": c["scenario"].(string), "strategy": c["strategy"].(string)}
-				flatten(want, "", trial)
-				want["trial"] = want["number"]
-				row := rows[0]
-				rows = rows[1:]
-				for i, field := range head {
-					// A count of a latency that was not measured is 0 in both forms, though the JSON leaves its outcome out.
-					if strings.HasSuffix(field, "_count") && want[field] == "" {
-						want[field] = "0"
-					}
-					if !sameNumber(row[i], want[field]) {
-						t.Errorf("%s, %s: %s is %q in the CSV and %q in the JSON", name, want["strategy"], field, row[i], want[field])
-					}
+		if i+1 < len(r.Races) {
+			mine, _, _ = strings.Cut(mine, fmt.Sprintf("\n"+heading+"\n", r.Races[i+1].Name))
+		}
+		f(mine, slices.DeleteFunc(jsonCells(t, r), func(c map[string]any) bool { return c["race"] != race.Name }))
+	}
+}
+
+// holds says of every format how its figures are compared with the JSON's. There is one for each.
+var holds = map[string]func(t *testing.T, r *bench.Report){
+	"table": tableHolds, "markdown": markdownHolds, "github": githubHolds, "html": htmlHolds, "csv": csvHolds, "json": jsonHolds,
+	"benchstat": benchstatHolds, "junit": junitHolds, "hgrm": hgrmHolds, "svg": svgHolds, "png": pngHolds,
+}
+
+// TestEveryFormatHoldsTheFiguresOfTheJSON: of the hand-made reports, and of some whose figures are drawn by lot.
+func TestEveryFormatHoldsTheFiguresOfTheJSON(t *testing.T) {
+	all := reports(t)
+	rng := rand.New(rand.NewPCG(3, 14))
+	for i := range 12 {
+		all[fmt.Sprint("drawn", i)] = drawnByLot(t, rng)
+	}
+	for _, format := range Formats() {
+		check := holds[format]
+		if check == nil {
+			t.Errorf("nothing holds %s to the JSON", format)
+			continue
+		}
+		for name, r := range all {
+			t.Run(format+"/"+name, func(t *testing.T) { check(t, r) })
+		}
+	}
+}
+
+// drawnByLot is a report, of one race or of several, whose figures span what a run may measure.
+func drawnByLot(t testing.TB, rng *rand.Rand) *bench.Report {
+	t.Helper()
+	race := func() *bench.Report {
+		r := base()
+		r.Plan.Users, r.Plan.Rows = 1+rng.IntN(100_000), 1+rng.Int64N(1000)
+		for i := range 1 + rng.IntN(4) {
+			confirmed := 1 + rng.Int64N(499)
+			goodput, median := math.Exp(rng.Float64()*12-2), math.Exp(rng.Float64()*12-4)
+			c := cell(t, fmt.Sprintf("strategy-%d", i), 1+rng.IntN(3), confirmed, goodput, median, rng.Int64N(5000))
+			switch rng.IntN(4) {
+			case 0:
+				c = violate(c, rng.IntN(2) == 0)
+			case 1:
+				c.Verdict, c.ConflictRate, c.Amplification = bench.Undetermined, nil, nil
+			}
+			r.Cells = append(r.Cells, c)
+		}
+		return r
+	}
+	if rng.IntN(2) == 0 {
+		return race()
+	}
+	return bench.Join([]bench.Part{{Name: "one", Report: race()}, {Name: "another", Report: race()}})
+}
+
+// jsonHolds: reading what was written gives what was there.
+func jsonHolds(t *testing.T, r *bench.Report) {
+	again, err := Read(strings.NewReader(rendered(t, "json", r, Options{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(again, r) {
+		t.Error("the JSON form loses something")
+	}
+}
+
+func csvHolds(t *testing.T, r *bench.Report) {
+	rows, err := csv.NewReader(strings.NewReader(rendered(t, "csv", r, Options{}))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rows := rows[0], rows[1:]
+	for _, c := range jsonCells(t, r) {
+		for _, trial := range c["trials"].([]any) {
+			want := map[string]string{"scenario": c["scenario"].(string), "strategy": c["strategy"].(string)}
+			flatten(want, "", c["plan"])
+			flatten(want, "", trial)
+			want["strategy"], want["trial"] = c["strategy"].(string), want["number"]
+			want["race"], _ = c["race"].(string)
+			row := rows[0]
+			rows = rows[1:]
+			for i, field := range head {
+				// A count of a latency that was not measured is 0 in both forms, though the JSON leaves its outcome out.
+				if strings.HasSuffix(field, "_count") && want[field] == "" {
+					want[field] = "0"
+				}
+				if !sameNumber(row[i], want[field]) {
+					t.Errorf("%s: %s is %q in the CSV and %q in the JSON", want["strategy"], field, row[i], want[field])
 				}
 			}
 		}
-		if len(rows) > 0 {
-			t.Errorf("%s: %d rows too many", name, len(rows))
-		}
+	}
+	if len(rows) > 0 {
+		t.Errorf("%d rows too many", len(rows))
 	}
 }
 
@@ -164,27 +261,26 @@ func agrees(text, exact string, by float64, ran bool) error {
 	return nil
 }
 
-func TestTableHoldsTheFiguresOfTheJSON(t *testing.T) {
-	gap := regexp.MustCompile(` {2,}`)
-	for name, r := range reports(t) {
-		t.Run(name, func(t *testing.T) {
-			var head []string
-			var rows [][]string
-			for l := range strings.Lines(rendered(t, "table", r, Options{})) {
-				l = strings.TrimSpace(l)
-				switch {
-				case strings.HasPrefix(l, "strategy "):
-					head = gap.Split(l, -1)
-				case l == "" && rows != nil:
-					head2, rows2 := alignRatio(head, rows)
-					checkRows(t, head2, rows2, jsonCells(t, r))
-					return
-				case head != nil && !strings.HasPrefix(l, "─"):
-					rows = append(rows, gap.Split(l, -1))
-				}
+func tableHolds(t *testing.T, r *bench.Report) {
+	ofRaces(t, r, rendered(t, "table", r, Options{}), "%s", func(text string, cells []map[string]any) {
+		gap := regexp.MustCompile(` {2,}`)
+		var head []string
+		var rows [][]string
+		for l := range strings.Lines(text) {
+			l = strings.TrimSpace(l)
+			switch {
+			case strings.HasPrefix(l, "strategy "):
+				head = gap.Split(l, -1)
+			case l == "" && rows != nil:
+				head, rows = alignRatio(head, rows)
+				checkRows(t, head, rows, cells)
+				return
+			case head != nil && !strings.HasPrefix(l, "─"):
+				rows = append(rows, gap.Split(l, -1))
 			}
-		})
-	}
+		}
+		t.Error("the table has no end")
+	})
 }
 
 // alignRatio puts the empty ratio of an unranked row back, which splitting at spaces loses.
@@ -201,13 +297,19 @@ func alignRatio(head []string, rows [][]string) ([]string, [][]string) {
 	return head, rows
 }
 
-func TestMarkdownHoldsTheFiguresOfTheJSON(t *testing.T) {
-	for name, r := range reports(t) {
-		t.Run(name, func(t *testing.T) {
-			head, rows := markdownTable(rendered(t, "markdown", r, Options{}))
-			checkRows(t, head, rows, jsonCells(t, r))
-		})
-	}
+func markdownHolds(t *testing.T, r *bench.Report) {
+	markdownIn(t, r, rendered(t, "markdown", r, Options{}))
+}
+
+func githubHolds(t *testing.T, r *bench.Report) {
+	markdownIn(t, r, rendered(t, "github", r, Options{}))
+}
+
+func markdownIn(t *testing.T, r *bench.Report, text string) {
+	ofRaces(t, r, text, "### %s", func(text string, cells []map[string]any) {
+		head, rows := markdownTable(text)
+		checkRows(t, head, rows, cells)
+	})
 }
 
 // markdownTable reads the first table of a text.

@@ -187,3 +187,28 @@ func single(t testing.TB) *bench.Report {
 	}
 	return r
 }
+
+// suite is a report of two races, with limits and expectations of which some were not kept.
+func suite(t testing.TB) *bench.Report {
+	t.Helper()
+	seats := base()
+	seats.Command = "lockbench run --suite ours.yaml"
+	seats.Cells = []bench.Cell{
+		violate(cell(t, "none", 2, 84, 1401, 19.8, 0), false),
+		cell(t, "atomic", 2, 50, 1061.5, 15.125, 0),
+		violate(cell(t, "optimistic-broken", 2, 84, 1401, 19.8, 26), true),
+	}
+	seats.Warnings = []bench.Warning{{Code: "failed", Strategy: "none", Message: "3 operations of none failed (3 × connection reset)", Fix: "lockbench doctor"}}
+	held := func(strategy, text, figure, message string, value, limit *float64, failed bool) bench.Assertion {
+		return bench.Assertion{Scenario: "seats", Strategy: strategy, Text: text, Figure: figure, Value: value, Limit: limit, Failed: failed, Message: message}
+	}
+	seats.Gate = []bench.Assertion{
+		held("none", "overbooked>0", "overbooked", `overbooked is 9, and "overbooked>0" fails when it is > 0`, ptr(9.0), ptr(0.0), true),
+		held("atomic", "overbooked>0", "overbooked", "overbooked is 0", ptr(0.0), ptr(0.0), false),
+		held("atomic", "atomic: lag.p99>1s", "lag.p99", `lag.p99 was not measured, so "atomic: lag.p99>1s" cannot pass`, nil, ptr(1000.0), true),
+		held("none", "expect: violated", bench.FigureVerdict, "verdict is violated, as expected", nil, nil, false),
+		held("optimistic-broken", "expect: violated", bench.FigureVerdict, "verdict is violated, as expected", nil, nil, false),
+		held("atomic", "expect: violated", bench.FigureVerdict, "verdict is sound, and violated was expected", nil, nil, true),
+	}
+	return bench.Join([]bench.Part{{Name: "seats", Report: seats}, {Name: "last-seat", Report: single(t)}})
+}

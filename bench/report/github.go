@@ -23,23 +23,30 @@ func writeGitHub(w io.Writer, r *bench.Report, o Options) error {
 	return err
 }
 
-// Annotations writes GitHub's workflow commands: an error a broken claim, and the warnings. Source:
+// Annotations writes GitHub's workflow commands: an error a broken claim, limit or expectation, and the warnings. Source:
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 func Annotations(w io.Writer, r *bench.Report) error {
 	var b strings.Builder
-	for i := range r.Cells {
-		c := &r.Cells[i]
-		if !c.ClaimBroken {
-			continue
+	for _, part := range r.Parts() {
+		of := ""
+		if part.Name != "" {
+			of = part.Name + ": "
 		}
-		annotate(&b, "error", fmt.Sprintf("%s broke its claim on %s", c.Strategy, c.Scenario), strings.Join(evidence(c), "\n"))
-	}
-	for _, wg := range warnings(r) {
-		text := wg.message
-		if wg.fix != "" {
-			text += "\nfix: " + wg.fix
+		for i := range part.Cells {
+			if c := &part.Cells[i]; c.ClaimBroken && !part.Expected(c) {
+				annotate(&b, "error", fmt.Sprintf("%s%s broke its claim on %s", of, c.Strategy, c.Scenario), strings.Join(evidence(c), "\n"))
+			}
 		}
-		annotate(&b, "warning", "lockbench", text)
+		for _, f := range failures(part.Report) {
+			annotate(&b, "error", of+"limit or expectation not kept", f)
+		}
+		for _, wg := range warnings(part.Report) {
+			text := wg.message
+			if wg.fix != "" {
+				text += "\nfix: " + wg.fix
+			}
+			annotate(&b, "warning", of+"lockbench", text)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -66,15 +73,21 @@ func Summary(w io.Writer, r *bench.Report, o Options) error {
 	return writeMarkdown(w, r, o)
 }
 
-// headline says in a line how the claims fared.
+// headline says in a line how the claims fared, and what was asked of the figures.
 func headline(r *bench.Report) (verdict bench.Verdict, text string) {
 	var broken []string
-	sound, open, free := 0, 0, 0
+	sound, open, free, expected := 0, 0, 0, 0
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		switch {
+		case c.ClaimBroken && !r.Expected(c):
+			name := c.Strategy
+			if c.Race != "" {
+				name += " (" + c.Race + ")"
+			}
+			broken = append(broken, name)
 		case c.ClaimBroken:
-			broken = append(broken, c.Strategy)
+			expected++
 		case c.Verdict == bench.Violated:
 			free++
 		case len(c.Trials) == 0 || len(c.Claim) == 0:
@@ -98,11 +111,28 @@ func headline(r *bench.Report) (verdict bench.Verdict, text string) {
 		}
 		parts = append(parts, fmt.Sprintf("%d let through what %s not claim to prevent", free, they))
 	}
+	if expected > 0 {
+		parts = append(parts, fmt.Sprintf("%d broken as expected", expected))
+	}
+	failed := 0
+	for _, a := range r.Gate {
+		if a.Failed {
+			failed++
+		}
+	}
+	switch gated := plural(len(r.Gate), "limit or expectation", "limits and expectations"); {
+	case failed > 0:
+		parts = append(parts, fmt.Sprintf("%d of %s not kept", failed, gated))
+	case len(r.Gate) > 0:
+		parts = append(parts, gated+" kept")
+	}
 	verdict = bench.Sound
 	switch {
 	case len(broken) > 0:
 		verdict = bench.Violated
 		parts = append([]string{strings.Join(broken, ", ") + " broke " + map[bool]string{true: "its claim", false: "their claims"}[len(broken) == 1]}, parts...)
+	case failed > 0:
+		verdict = bench.Violated
 	case open > 0 || r.Partial || sound == 0:
 		verdict = bench.Undetermined
 	}

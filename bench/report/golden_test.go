@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the golden files anew; look at th
 
 // reports are the hand-made ones, by the name that their goldens go by.
 func reports(t testing.TB) map[string]*bench.Report {
-	return map[string]*bench.Report{"full": full(t), "partial": partial(t), "single": single(t)}
+	return map[string]*bench.Report{"full": full(t), "partial": partial(t), "single": single(t), "suite": suite(t)}
 }
 
 // rendered is the report in a format.
@@ -90,6 +90,7 @@ func TestGoldenCSV(t *testing.T) {
 func TestGoldenForPrograms(t *testing.T) {
 	for _, format := range []string{"benchstat", "junit", "github", "hgrm", "svg", "html"} {
 		golden(t, format+"-full", rendered(t, format, full(t), Options{}))
+		golden(t, format+"-suite", rendered(t, format, suite(t), Options{}))
 		if format != "hgrm" { // the partial report holds no histograms
 			golden(t, format+"-partial", rendered(t, format, partial(t), Options{}))
 		}

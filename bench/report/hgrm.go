@@ -29,7 +29,7 @@ func writeHGRM(w io.Writer, r *bench.Report, _ Options) error {
 			}
 		}
 		first = false
-		if _, err := fmt.Fprintf(w, "#[%s, %s: latency of %s, ms]\n", printable(c.Scenario), printable(c.Strategy),
+		if _, err := fmt.Fprintf(w, "#[%s: latency of %s, ms]\n", printable(cellName(c)),
 			plural(h.TotalCount(), "confirmed operation", "confirmed operations")); err != nil {
 			return err
 		}
@@ -41,4 +41,13 @@ func writeHGRM(w io.Writer, r *bench.Report, _ Options) error {
 		return bench.Hintf("take a report that lockbench run saved with --output FILE.json", "this report holds no histograms of confirmed operations")
 	}
 	return nil
+}
+
+// cellName tells a cell from all others of its report.
+func cellName(c *bench.Cell) string {
+	name := c.Scenario + ", " + c.Strategy
+	if c.Race != "" {
+		name = c.Race + ", " + name
+	}
+	return name
 }

@@ -20,20 +20,28 @@ type page struct {
 	Title, Headline string
 	Verdict         bench.Verdict
 	Partial         bool
-	Sentences       []string
-	Note            string // how to read the table
-	Counting        string
-	Head            []htmlHead
-	Bodies          [][]htmlRow // ranked cells and the others, which are sorted apart
-	Plots           []htmlPlot
-	Violations      []htmlViolation
-	Warnings        []htmlWarning
-	Trials          []htmlTrial
+	Races           []htmlRace
 	Facts           [][2]string
 	Settings        [][2]string
 	Command         string
 	Build           string
 	Inks            template.CSS
+}
+
+// htmlRace is what the page shows of one race.
+type htmlRace struct {
+	Name       string // empty where there is only one
+	Load       string
+	Sentences  []string
+	Failures   []string
+	Note       string // how to read the table
+	Counting   string
+	Head       []htmlHead
+	Bodies     [][]htmlRow // ranked cells and the others, which are sorted apart
+	Plots      []htmlPlot
+	Violations []htmlViolation
+	Warnings   []htmlWarning
+	Trials     []htmlTrial
 }
 
 type htmlHead struct {
@@ -99,15 +107,43 @@ func writeHTML(w io.Writer, r *bench.Report, _ Options) error {
 }
 
 func newPage(r *bench.Report) (*page, error) {
-	p := &page{
-		Title:   fmt.Sprintf("%s, %s: %s on %s", printable(r.Plan.Scenario), r.Plan.Mode, plural(r.Plan.Users, "user", "users"), plural(r.Plan.Connections, "connection", "connections")),
-		Note:    "Only sound strategies are ranked; the others stand below the rule. ~ marks a percentile that rests on fewer than ten operations beyond it, – what was not measured.",
-		Partial: r.Partial, Counting: counting(r), Command: printable(r.Command), Inks: template.CSS(inkRules()), //nolint:gosec // made of constants
-	}
+	p := &page{Partial: r.Partial, Command: printable(r.Command), Inks: template.CSS(inkRules())} //nolint:gosec // made of constants
 	p.Verdict, p.Headline = headline(r)
 	p.Headline = printable(p.Headline)
+	for _, part := range r.Parts() {
+		race, err := newRace(part)
+		if err != nil {
+			return nil, err
+		}
+		p.Races = append(p.Races, *race)
+	}
+	p.Title = plural(len(r.Races), "race", "races")
+	if len(r.Races) == 0 {
+		p.Title = loadTitle(r)
+	}
+	p.environment(r)
+	return p, nil
+}
+
+// loadTitle says what was raced, in a line.
+func loadTitle(r *bench.Report) string {
+	return fmt.Sprintf("%s, %s: %s on %s", printable(r.Plan.Scenario), r.Plan.Mode, plural(r.Plan.Users, "user", "users"), plural(r.Plan.Connections, "connection", "connections"))
+}
+
+func newRace(part bench.Part) (*htmlRace, error) {
+	r := part.Report
+	p := &htmlRace{
+		Name: printable(part.Name), Counting: counting(r),
+		Note: "Only sound strategies are ranked; the others stand below the rule. ~ marks a percentile that rests on fewer than ten operations beyond it, – what was not measured.",
+	}
+	if part.Name != "" {
+		p.Load = printable(load(r))
+	}
 	for _, s := range sentences(r) {
 		p.Sentences = append(p.Sentences, printable(s))
+	}
+	for _, f := range failures(r) {
+		p.Failures = append(p.Failures, printable(f))
 	}
 	for _, wg := range warnings(r) {
 		p.Warnings = append(p.Warnings, htmlWarning{printable(wg.message), printable(wg.fix)})
@@ -115,8 +151,7 @@ func newPage(r *bench.Report) (*page, error) {
 	p.table(r)
 	p.violations(r)
 	p.trials(r)
-	p.environment(r)
-	ps, err := plots(r)
+	ps, err := plotsOf(part)
 	for i := range ps {
 		p.Plots = append(p.Plots, htmlPlot{ps[i].name, ps[i].title, template.HTML(ps[i].element())}) //nolint:gosec // svg escapes every text
 	}
@@ -124,7 +159,7 @@ func newPage(r *bench.Report) (*page, error) {
 }
 
 // table fills in the rows, with the symbols by which the plots know them.
-func (p *page) table(r *bench.Report) {
+func (p *htmlRace) table(r *bench.Report) {
 	cols := worthwhile(r.Cells)
 	for _, c := range cols {
 		p.Head = append(p.Head, htmlHead{c.head, c.left})
@@ -157,7 +192,7 @@ func symbol(number int) template.HTML {
 	return template.HTML(`<svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">` + s.b.String() + `</svg>`) //nolint:gosec // made of numbers
 }
 
-func (p *page) violations(r *bench.Report) {
+func (p *htmlRace) violations(r *bench.Report) {
 	_, others := ranked(r)
 	for _, l := range others {
 		if len(l.cell.Findings) == 0 {
@@ -197,7 +232,7 @@ func htmlWitnessOf(which string, w *bench.Witness) htmlWitness {
 	return h
 }
 
-func (p *page) trials(r *bench.Report) {
+func (p *htmlRace) trials(r *bench.Report) {
 	sound, others := ranked(r)
 	for _, l := range append(sound, others...) {
 		for i := range l.cell.Trials {
@@ -223,6 +258,9 @@ func trialColumns() []column {
 func (p *page) environment(r *bench.Report) {
 	lines := footer(r)
 	names := []string{"server", "load", "program"}
+	if len(r.Races) > 0 {
+		names = []string{"server", "program"}
+	}
 	if len(lines) > 0 && r.Command != "" {
 		lines = lines[:len(lines)-1] // the command stands alone
 	}

@@ -74,27 +74,40 @@ func writeJUnit(w io.Writer, r *bench.Report, _ Options) error {
 	return err
 }
 
-// junitBySuite makes a suite a scenario.
+// junitBySuite makes a suite a race, named by its scenario where it is the only one. Limits and expectations follow the verdicts.
 func junitBySuite(r *bench.Report) []junitSuite {
 	var suites []junitSuite
-	at := map[string]int{}
-	for i := range r.Cells {
-		c := &r.Cells[i]
-		k, seen := at[c.Scenario]
-		if !seen {
-			k = len(suites)
-			at[c.Scenario] = k
-			suites = append(suites, junitSuite{Name: "lockbench." + printable(c.Scenario), Properties: junitProperties(r)})
-			if !r.Started.IsZero() {
-				suites[k].Timestamp = r.Started.UTC().Format("2006-01-02T15:04:05")
-			}
+	for _, part := range r.Parts() {
+		name := part.Name
+		if name == "" {
+			name = part.Plan.Scenario
 		}
-		suites[k].add(junitCaseOf(c), measuredSeconds(c))
-	}
-	for i := range suites {
-		suites[i].Time = junitTime(suites[i].seconds)
+		s := junitSuite{Name: "lockbench." + printable(name), Properties: junitProperties(part)}
+		if !r.Started.IsZero() {
+			s.Timestamp = r.Started.UTC().Format("2006-01-02T15:04:05")
+		}
+		for i := range part.Cells {
+			s.add(junitCaseOf(part.Report, &part.Cells[i]), measuredSeconds(&part.Cells[i]))
+		}
+		for i := range part.Gate {
+			s.add(junitCaseOfGate(&part.Gate[i]), 0)
+		}
+		s.Time = junitTime(s.seconds)
+		suites = append(suites, s)
 	}
 	return suites
+}
+
+// junitCaseOfGate makes a limit or an expectation of a cell a test case of its own.
+func junitCaseOfGate(a *bench.Assertion) junitCase {
+	jc := junitCase{Name: printable(a.Text)}
+	if a.Strategy != "" && !strings.HasPrefix(a.Text, a.Strategy+":") {
+		jc.Name = printable(a.Strategy + ": " + a.Text)
+	}
+	if a.Failed {
+		jc.Failure = &junitMessage{Message: printable(a.Message), Type: "limit or expectation"}
+	}
+	return jc
 }
 
 func (s *junitSuite) add(c junitCase, seconds float64) {
@@ -110,7 +123,7 @@ func (s *junitSuite) add(c junitCase, seconds float64) {
 	s.Cases = append(s.Cases, c)
 }
 
-func junitProperties(r *bench.Report) []junitProperty {
+func junitProperties(r bench.Part) []junitProperty {
 	var ps []junitProperty
 	for _, kv := range benchConfig(r) {
 		if kv[1] != "" {
@@ -120,7 +133,7 @@ func junitProperties(r *bench.Report) []junitProperty {
 	return append(ps, junitProperty{"command", printable(r.Command)})
 }
 
-func junitCaseOf(c *bench.Cell) junitCase {
+func junitCaseOf(r *bench.Report, c *bench.Cell) junitCase {
 	jc := junitCase{Name: printable(c.Strategy)}
 	skip := func(format string, args ...any) { jc.Skipped = &junitMessage{Message: fmt.Sprintf(format, args...)} }
 	switch {
@@ -128,11 +141,15 @@ func junitCaseOf(c *bench.Cell) junitCase {
 		skip("n/a: %s", printable(c.NA))
 	case len(c.Trials) == 0:
 		skip("not run")
-	case c.ClaimBroken:
+	case c.ClaimBroken && !r.Expected(c):
 		jc.Failure = &junitMessage{Message: printable(c.Findings[0].Message), Type: "broken claim", Text: strings.Join(evidence(c), "\n")}
 	case c.Verdict == bench.Violated:
-		jc.SystemOut = strings.Join(append([]string{"violated, as it does not claim otherwise:"}, evidence(c)...), "\n")
-	case c.Verdict == bench.Undetermined:
+		why := "violated, as it does not claim otherwise:"
+		if c.ClaimBroken {
+			why = "violated, as was expected:"
+		}
+		jc.SystemOut = strings.Join(append([]string{why}, evidence(c)...), "\n")
+	case c.Verdict == bench.Undetermined && !r.Expected(c):
 		skip("undetermined: the claim was not put to the test")
 	}
 	return jc

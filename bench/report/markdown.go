@@ -14,14 +14,39 @@ import (
 
 // writeMarkdown writes the report for a post: every column, and the footer that makes it reproducible.
 func writeMarkdown(w io.Writer, r *bench.Report, _ Options) error {
-	sound, others := ranked(r)
-	g := newGrid(worthwhile(r.Cells), sound, others)
 	if r.Partial {
 		if _, err := fmt.Fprint(w, "**Partial:** the run was stopped; this is what was measured until then.\n\n"); err != nil {
 			return err
 		}
 	}
-	if err := g.markdown(w); err != nil {
+	for _, part := range r.Parts() {
+		if part.Name != "" {
+			if _, err := fmt.Fprintf(w, "### %s\n\n", literal(part.Name)); err != nil {
+				return err
+			}
+		}
+		if err := markdownOf(w, part); err != nil {
+			return err
+		}
+	}
+	var b strings.Builder
+	for _, f := range footer(r) {
+		if command, ok := strings.CutPrefix(f, "again: "); ok {
+			f = "again: " + code(command)
+		} else {
+			f = literal(f)
+		}
+		fmt.Fprintf(&b, "<sub>%s</sub><br>\n", f)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// markdownOf writes what is to be said of one race.
+func markdownOf(w io.Writer, part bench.Part) error {
+	r := part.Report
+	sound, others := ranked(r)
+	if err := newGrid(worthwhile(r.Cells), sound, others).markdown(w); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -31,24 +56,23 @@ func writeMarkdown(w io.Writer, r *bench.Report, _ Options) error {
 	for _, s := range sentences(r) {
 		fmt.Fprintf(&b, "\n%s\n", literal(s))
 	}
-	if ws := warnings(r); len(ws) > 0 {
+	fs, ws := failures(r), warnings(r)
+	if len(fs)+len(ws) > 0 {
 		b.WriteString("\n")
-		for _, wg := range ws {
-			fmt.Fprintf(&b, "- **warning:** %s", literal(wg.message))
-			if wg.fix != "" {
-				fmt.Fprintf(&b, " — fix: %s", literal(wg.fix))
-			}
-			b.WriteString("\n")
+	}
+	for _, f := range fs {
+		fmt.Fprintf(&b, "- **failed:** %s\n", literal(f))
+	}
+	for _, wg := range ws {
+		fmt.Fprintf(&b, "- **warning:** %s", literal(wg.message))
+		if wg.fix != "" {
+			fmt.Fprintf(&b, " — fix: %s", literal(wg.fix))
 		}
+		b.WriteString("\n")
 	}
 	b.WriteString("\n")
-	for _, f := range footer(r) {
-		if command, ok := strings.CutPrefix(f, "again: "); ok {
-			f = "again: " + code(command)
-		} else {
-			f = literal(f)
-		}
-		fmt.Fprintf(&b, "<sub>%s</sub><br>\n", f)
+	if part.Name != "" {
+		fmt.Fprintf(&b, "<sub>%s</sub>\n\n", literal(load(r)))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

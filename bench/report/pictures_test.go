@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"html"
 	"image"
 	"image/color"
@@ -10,13 +11,14 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/lockbench/lockbench/bench"
 )
 
-func TestHTMLHoldsTheFiguresOfTheJSON(t *testing.T) {
+func htmlHolds(t *testing.T, r *bench.Report) {
 	tags := regexp.MustCompile(`<[^>]*>`)
 	texts := func(s, tag string) (all []string) {
 		for _, m := range regexp.MustCompile(`(?s)<(?:`+tag+`)\b[^>]*>(.*?)</(?:`+tag+`)>`).FindAllStringSubmatch(s, -1) {
@@ -24,17 +26,56 @@ func TestHTMLHoldsTheFiguresOfTheJSON(t *testing.T) {
 		}
 		return all
 	}
-	for name, r := range reports(t) {
-		t.Run(name, func(t *testing.T) {
-			table := regexp.MustCompile(`(?s)<table class="results">.*?</table>`).FindString(rendered(t, "html", r, Options{}))
-			head, body, _ := strings.Cut(table, "</thead>")
-			var rows [][]string
-			for _, m := range regexp.MustCompile(`(?s)<tr.*?</tr>`).FindAllString(body, -1) {
-				rows = append(rows, texts(m, "th|td"))
-			}
-			checkRows(t, texts(head, "th"), rows, jsonCells(t, r))
-		})
+	ofRaces(t, r, rendered(t, "html", r, Options{}), `<h2 class="race" id="%[1]s">%[1]s</h2>`, func(text string, cells []map[string]any) {
+		table := regexp.MustCompile(`(?s)<table class="results">.*?</table>`).FindString(text)
+		head, body, _ := strings.Cut(table, "</thead>")
+		var rows [][]string
+		for _, m := range regexp.MustCompile(`(?s)<tr.*?</tr>`).FindAllString(body, -1) {
+			rows = append(rows, texts(m, "th|td"))
+		}
+		checkRows(t, texts(head, "th"), rows, cells)
+	})
+}
+
+// svgHolds: every bar stands beside its figure, and tells it when it is pointed at.
+func svgHolds(t *testing.T, r *bench.Report) {
+	if nothingRan(r) {
+		return
 	}
+	text := html.UnescapeString(rendered(t, "svg", r, Options{}))
+	for _, c := range r.Cells {
+		if len(c.Trials) == 0 {
+			continue
+		}
+		if c.Goodput != nil && !strings.Contains(text, fmt.Sprintf("%s: %s/s (%s)", c.Strategy, number(*c.Goodput), c.Verdict)) {
+			t.Errorf("no goodput of %s: %v", c.Strategy, *c.Goodput)
+		}
+		if tip := fmt.Sprintf("%s: %s (%s)", c.Strategy, scaled(c.ConflictRate, 100, " %"), c.Verdict); c.ConflictRate != nil && *c.ConflictRate > 0 && !strings.Contains(text, tip) {
+			t.Errorf("no conflict rate of %s: %v", c.Strategy, *c.ConflictRate)
+		}
+	}
+}
+
+// pngHolds looks at the drawing before it becomes pixels, which take seconds; TestPNGShowsEverySeries looks at those.
+func pngHolds(t *testing.T, r *bench.Report) {
+	ps, err := plots(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d drawn
+	_, draw := stack(ps)
+	draw(&d)
+	for _, c := range r.Cells {
+		for _, text := range []string{scaled(c.Goodput, 1, "/s"), scaled(c.ConflictRate, 100, " %")} {
+			if len(c.Trials) > 0 && text != dash && !slices.Contains(d.texts, text) {
+				t.Errorf("%s is not written at a bar of %s", text, c.Strategy)
+			}
+		}
+	}
+}
+
+func nothingRan(r *bench.Report) bool {
+	return !slices.ContainsFunc(r.Cells, func(c bench.Cell) bool { return len(c.Trials) > 0 })
 }
 
 func TestHTMLNeedsNothingElse(t *testing.T) {

@@ -56,12 +56,25 @@ func seriesOf(r *bench.Report) []series {
 
 // plots are the pictures that a report has the figures for.
 func plots(r *bench.Report) ([]plot, error) {
-	all := seriesOf(r)
+	var all []plot
+	for _, part := range r.Parts() {
+		ps, err := plotsOf(part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ps...)
+	}
+	return all, nil
+}
+
+// plotsOf are the pictures of one race.
+func plotsOf(part bench.Part) ([]plot, error) {
+	all := seriesOf(part.Report)
 	if len(all) == 0 {
 		return nil, nil
 	}
 	ps := []plot{goodputPlot(all), conflictPlot(all)}
-	latency, err := latencyPlot(all, r.Plan.Mode)
+	latency, err := latencyPlot(all, part.Plan.Mode)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +85,10 @@ func plots(r *bench.Report) ([]plot, error) {
 		ps = append(ps, *t)
 	}
 	for i := range ps {
+		if part.Name != "" {
+			ps[i].name = part.Name + "-" + ps[i].name
+			ps[i].title = elide(printable(part.Name), plotLabel) + ": " + ps[i].title
+		}
 		ps[i] = headed(ps[i])
 	}
 	return ps, nil

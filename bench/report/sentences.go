@@ -153,6 +153,21 @@ func plural[T int | int64](n T, one, many string) string {
 	return grouped(fmt.Sprint(n)) + " " + many
 }
 
+// failures are the limits and expectations that were not kept.
+func failures(r *bench.Report) (all []string) {
+	for _, a := range r.Gate {
+		if !a.Failed {
+			continue
+		}
+		text := a.Message
+		if a.Strategy != "" {
+			text = a.Strategy + ": " + text
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
 // warningGroup is one warning about one or several strategies.
 type warningGroup struct {
 	message, fix string
@@ -199,12 +214,34 @@ func gist(w bench.Warning) string {
 	return w.Code + "\x00" + strings.Map(digits, text)
 }
 
-// footer is what makes the figures reproducible.
+// load is what a race was raced with.
+func load(r *bench.Report) string {
+	p := &r.Plan
+	text := fmt.Sprintf("%s, %s: %s on %s, think %s, %s, capacity %d, skew %s, retries %d, backoff %s, seed %d, trials %d",
+		p.Scenario, p.Mode, plural(p.Users, "user", "users"), plural(p.Connections, "connection", "connections"), p.Think,
+		plural(p.Rows, "row", "rows"), p.Capacity, p.Skew, p.Retries, p.Backoff, p.Seed, p.Trials)
+	switch p.Mode {
+	case bench.Closed:
+		text += ", " + p.Duration.String()
+	case bench.Open:
+		text += fmt.Sprintf(", %g arrivals/s for %s", p.Rate, p.Duration)
+	case bench.Burst:
+	}
+	if p.Pipeline {
+		text += ", BEGIN and COMMIT pipelined"
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Options)) {
+		text += fmt.Sprintf(", %s %s", name, p.Options[name])
+	}
+	return text
+}
+
+// footer is what makes the figures reproducible. Of several races each has its own load.
 func footer(r *bench.Report) []string {
-	srv, p := &r.Environment.Server, &r.Plan
-	var server string
+	srv := &r.Environment.Server
+	var lines []string
 	if srv.Version != "" {
-		server = "PostgreSQL " + srv.Version
+		server := "PostgreSQL " + srv.Version
 		if srv.Embedded {
 			server += ", embedded"
 		} else {
@@ -220,23 +257,10 @@ func footer(r *bench.Report) []string {
 		}
 		server += ", " + srv.ExecMode + " statements"
 		host := &r.Environment.Host
-		server += fmt.Sprintf(" · %s/%s, %s", host.OS, host.Arch, plural(host.CPUs, "CPU", "CPUs"))
+		lines = append(lines, server+fmt.Sprintf(" · %s/%s, %s", host.OS, host.Arch, plural(host.CPUs, "CPU", "CPUs")))
 	}
-	load := fmt.Sprintf("%s, %s: %s on %s, think %s, %s, capacity %d, skew %s, retries %d, backoff %s, seed %d, trials %d",
-		p.Scenario, p.Mode, plural(p.Users, "user", "users"), plural(p.Connections, "connection", "connections"), p.Think,
-		plural(p.Rows, "row", "rows"), p.Capacity, p.Skew, p.Retries, p.Backoff, p.Seed, p.Trials)
-	switch p.Mode {
-	case bench.Closed:
-		load += ", " + p.Duration.String()
-	case bench.Open:
-		load += fmt.Sprintf(", %g arrivals/s for %s", p.Rate, p.Duration)
-	case bench.Burst:
-	}
-	if p.Pipeline {
-		load += ", BEGIN and COMMIT pipelined"
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Options)) {
-		load += fmt.Sprintf(", %s %s", name, p.Options[name])
+	if len(r.Races) == 0 {
+		lines = append(lines, load(r))
 	}
 	build := "lockbench " + r.Lockbench.Version
 	if r.Lockbench.Commit != "" {
@@ -248,10 +272,7 @@ func footer(r *bench.Report) []string {
 	if !r.Started.IsZero() {
 		build += ", " + r.Started.UTC().Format("2006-01-02 15:04 MST")
 	}
-	lines := []string{load, build}
-	if server != "" {
-		lines = append([]string{server}, lines...)
-	}
+	lines = append(lines, build)
 	if r.Command != "" {
 		lines = append(lines, "again: "+r.Command)
 	}

@@ -204,8 +204,8 @@ func sweepHTML(w io.Writer, s *sweep.Sweep, _ Options) error {
 	p := &page{
 		Title:   fmt.Sprintf("%s, %s: %s swept", printable(one.Plan.Scenario), one.Plan.Mode, s.Parameter),
 		Partial: one.Partial, Command: printable(one.Command), Inks: template.CSS(inkRules()), //nolint:gosec // made of constants
-		Note: "One row a strategy and point. ~ marks a percentile that rests on fewer than ten operations beyond it, – what was not measured.",
 	}
+	race := htmlRace{Note: "One row a strategy and point. ~ marks a percentile that rests on fewer than ten operations beyond it, – what was not measured."}
 	texts := sweepSentences(s)
 	p.Headline = "Nothing was measured."
 	for _, c := range s.Curves {
@@ -216,14 +216,14 @@ func sweepHTML(w io.Writer, s *sweep.Sweep, _ Options) error {
 			p.Headline = printable(text)
 			continue
 		}
-		p.Sentences = append(p.Sentences, printable(text))
+		race.Sentences = append(race.Sentences, printable(text))
 	}
 	for _, wg := range warnings(telling(s)) {
-		p.Warnings = append(p.Warnings, htmlWarning{printable(wg.message), printable(wg.fix)})
+		race.Warnings = append(race.Warnings, htmlWarning{printable(wg.message), printable(wg.fix)})
 	}
 	cols, rows := sweepRows(s)
 	for _, c := range cols {
-		p.Head = append(p.Head, htmlHead{c.head, c.left})
+		race.Head = append(race.Head, htmlHead{c.head, c.left})
 	}
 	symbols := map[string]template.HTML{}
 	for _, se := range sweepSeries(s) {
@@ -237,20 +237,21 @@ func sweepHTML(w io.Writer, s *sweep.Sweep, _ Options) error {
 			row.Cells = append(row.Cells, htmlCell{printable(c.text(l)), c.left})
 		}
 		if i > 0 && rows[i-1].cell.Strategy != l.cell.Strategy {
-			p.Bodies, body = append(p.Bodies, body), nil
+			race.Bodies, body = append(race.Bodies, body), nil
 		}
 		body = append(body, row)
 	}
-	p.Bodies = append(p.Bodies, body)
-	p.violations(&one)
+	race.Bodies = append(race.Bodies, body)
+	race.violations(&one)
 	p.environment(&one)
 	ps, err := sweepPlots(s)
 	if err != nil {
 		return err
 	}
 	for i := range ps {
-		p.Plots = append(p.Plots, htmlPlot{ps[i].name, ps[i].title, template.HTML(ps[i].element())}) //nolint:gosec // svg escapes every text
+		race.Plots = append(race.Plots, htmlPlot{ps[i].name, ps[i].title, template.HTML(ps[i].element())}) //nolint:gosec // svg escapes every text
 	}
+	p.Races = []htmlRace{race}
 	t, err := template.New("report").Parse(htmlTemplate)
 	if err != nil {
 		return err

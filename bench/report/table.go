@@ -23,12 +23,8 @@ const padding = 2
 // textWidth is the widest that sentences are set.
 const textWidth = 110
 
-// writeTable writes the report for a terminal.
+// writeTable writes the report for a terminal: of several races one after the other.
 func writeTable(w io.Writer, r *bench.Report, o Options) error {
-	sound, others := ranked(r)
-	cols := worthwhile(r.Cells)
-	grid := newGrid(cols, sound, others)
-	dropped := grid.fit(o.Width)
 	width := textWidth
 	if o.Width > 0 {
 		width = min(width, o.Width)
@@ -43,10 +39,37 @@ func writeTable(w io.Writer, r *bench.Report, o Options) error {
 			return err
 		}
 	}
+	p := &prose{w: w, width: width}
+	for i, part := range r.Parts() {
+		if part.Name != "" {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			if _, err := fmt.Fprintf(w, "%s\n\n", paint(o, bold, elide(printable(part.Name), width))); err != nil {
+				return err
+			}
+		}
+		if err := tableOf(w, p, part, o); err != nil {
+			return err
+		}
+	}
+	p.gap()
+	for _, f := range footer(r) {
+		p.note("", f)
+	}
+	return p.err
+}
+
+// tableOf writes what is to be said of one race.
+func tableOf(w io.Writer, p *prose, part bench.Part, o Options) error {
+	r := part.Report
+	sound, others := ranked(r)
+	grid := newGrid(worthwhile(r.Cells), sound, others)
+	dropped := grid.fit(o.Width)
 	if err := grid.draw(w, o); err != nil {
 		return err
 	}
-	p := &prose{w: w, width: width}
+	p.wrote = false // a table stands before what follows
 	if len(dropped) > 0 {
 		p.note("", "left out for want of width: "+strings.Join(dropped, ", ")+" (a wider terminal, --format markdown or csv has them)")
 	}
@@ -56,15 +79,18 @@ func writeTable(w io.Writer, r *bench.Report, o Options) error {
 		p.note("", s)
 	}
 	p.gap()
+	for _, f := range failures(r) {
+		p.note(paint(o, red, "failed:  "), f)
+	}
 	for _, wg := range warnings(r) {
 		p.note(paint(o, yellow, "warning: "), wg.message)
 		if wg.fix != "" {
 			p.note("         ", "fix: "+wg.fix)
 		}
 	}
-	p.gap()
-	for _, f := range footer(r) {
-		p.note("", f)
+	if part.Name != "" {
+		p.gap()
+		p.note("", load(r))
 	}
 	return p.err
 }

@@ -98,7 +98,8 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 			}
 		}
 	}
-	for _, g := range groups(cmd) {
+	cmd.InitDefaultHelpFlag()
+	for _, g := range groups(cmd.LocalFlags()) {
 		fmt.Fprintf(w, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(110))
 	}
 	if cmd.HasAvailableSubCommands() {
@@ -118,12 +119,11 @@ type helpGroup struct {
 	flags *pflag.FlagSet
 }
 
-// groups sorts a command's flags under their headings, in the order in which they were added.
-func groups(cmd *cobra.Command) []helpGroup {
+// groups sorts flags under their headings, in the order in which they were added.
+func groups(flags *pflag.FlagSet) []helpGroup {
 	var all []helpGroup
-	cmd.InitDefaultHelpFlag()
-	cmd.LocalFlags().SortFlags = false
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+	flags.SortFlags = false
+	flags.VisitAll(func(f *pflag.Flag) {
 		title := "Flags"
 		if g := f.Annotations[groupKey]; len(g) > 0 {
 			title = g[0]

@@ -435,7 +435,7 @@ func brokenClaims(rep *bench.Report) []string {
 	var all []string
 	for i := range rep.Cells {
 		c := &rep.Cells[i]
-		if !c.ClaimBroken || gate.Expected(rep.Gate, c) {
+		if !c.ClaimBroken || rep.Expected(c) {
 			continue
 		}
 		text := fmt.Sprintf("%s broke its claim on %s", c.Strategy, c.Scenario)
@@ -458,7 +458,7 @@ func (a *app) conclusive(rep *bench.Report) error {
 		switch c := &rep.Cells[i]; {
 		case c.NA != "":
 			errs = append(errs, bench.Hintf("name the strategies that make sense, or leave --strict out", "--strict: %s makes no sense on %s", c.Strategy, c.Scenario))
-		case c.Verdict == bench.Undetermined && len(c.Claim) > 0 && !gate.Expected(rep.Gate, c):
+		case c.Verdict == bench.Undetermined && len(c.Claim) > 0 && !rep.Expected(c):
 			errs = append(errs, bench.Hintf("raise --users or --think, or lower --rows", "--strict: the claim of %s was not put to the test", c.Strategy))
 		}
 	}

@@ -19,10 +19,23 @@ import (
 	"github.com/lockbench/lockbench/scenarios/suites"
 )
 
-// suiteTemplate is what suite init writes.
+// suiteTemplate is a suite with comments, but for the list of keys.
 //
 //go:embed suite.yaml
-var suiteTemplate []byte
+var suiteTemplate string
+
+// suiteToBeginWith is what suite init writes. Its keys are listed from the flags, so that none is forgotten.
+func (a *app) suiteToBeginWith() string {
+	var lines []string
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&raceFlags{}).add(flagSet{a: a, fs: fs})
+	for _, g := range groups(fs) {
+		var names []string
+		g.flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		lines = append(lines, fmt.Sprintf("#   %-16s %s", strings.ToLower(g.title)+":", strings.Join(names, ", ")))
+	}
+	return strings.Replace(suiteTemplate, "KEYS", strings.Join(lines, "\n"), 1)
+}
 
 func (a *app) suiteCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -78,7 +91,7 @@ func (a *app) suiteInit(file string) error {
 		}
 		return usageError{bench.Hintf(hint, "cannot write %q: %v", file, reason(err))}
 	}
-	_, err = out.Write(suiteTemplate)
+	_, err = out.WriteString(a.suiteToBeginWith())
 	if err = errors.Join(err, out.Close()); err == nil {
 		fmt.Fprintf(a.stderr, "wrote %s; lockbench run --suite %s races it\n", file, file)
 	}
