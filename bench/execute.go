@@ -182,7 +182,8 @@ func (r *Race) warmUp(ctx context.Context, store Store, racers Fleet, stop *Stop
 	return racers.Race(ctx, stop)
 }
 
-// trial races a cell once, audits it, and returns what was measured; nil when a stop came before anybody began. A trial that broke off is audited as far as the database lets it.
+// trial races a cell once, audits it, and returns what was measured; nil when a stop came before anybody
+// began, or when it broke off and cannot be audited.
 func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop, c *cellRun, n int, live *Live) (*Trial, error) {
 	if err := r.restore(ctx, store, stop); err != nil {
 		return nil, err
@@ -238,8 +239,8 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 	}
 	res.Client = clientSide(shares)
 	res.Instances = instances(shares)
-	c.sum.add(all)
 	if lost { // and with it what its users were told
+		c.sum.add(all)
 		return res, broke
 	}
 
@@ -248,8 +249,9 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 		if broke == nil {
 			broke = err
 		}
-		return res, broke
+		return nil, broke // nothing can be said of what nobody audited
 	}
+	c.sum.add(all)
 	res.Audit = audit.Counts
 	for i := range audit.Findings {
 		audit.Findings[i].Trial = n

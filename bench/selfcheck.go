@@ -64,8 +64,8 @@ func checkEvidence(c *Cell, s *Settings, about Anomaly, warn warner) {
 		warn("no-anomaly", c.Strategy, more, "%s claims nothing and showed no anomaly this time: that is luck, not safety", c.Strategy)
 	case c.Verdict == Undetermined && c.Contended == 0:
 		warn("no-contention", c.Strategy, more, "no two users of %s wanted the same row at the same time: nothing was put to the test", c.Strategy)
-	case c.Verdict == Undetermined && c.Outcomes[Confirmed.String()] > 0: // a trial that broke off with its server
-		warn("not-audited", c.Strategy, "", "the final state of %s could not be read: what its users were told was not audited", c.Strategy)
+	case c.Verdict == Undetermined && c.Outcomes[Confirmed.String()] > 0:
+		warn("not-audited", c.Strategy, "", "a process was lost with what its users had been told, so %s was not audited", c.Strategy)
 	case c.Verdict == Undetermined:
 		warn("nothing-confirmed", c.Strategy, "raise --capacity, --retries or --deadline", "%s confirmed nobody: there is nothing to audit", c.Strategy)
 	}

@@ -52,7 +52,7 @@ func TestWarnings(t *testing.T) {
 			c.Verdict, c.Reasons = Undetermined, nil
 			c.Outcomes["confirmed"] = 0
 		}, "plain confirmed nobody"},
-		{"not-audited", func(_ *Race, _ *Report, c *Cell) { c.Verdict = Undetermined }, "the final state of plain could not be read"},
+		{"not-audited", func(_ *Race, _ *Report, c *Cell) { c.Verdict = Undetermined }, "so plain was not audited"},
 		{"failed", func(_ *Race, _ *Report, c *Cell) {
 			c.Outcomes["failed"], c.Errors = 7, map[string]int64{"disk full": 4, "a reset": 1, "b reset": 2}
 		}, "7 operations of plain failed (4 × disk full)"},

@@ -45,6 +45,8 @@ func (s *Store) explain(err error) error {
 		return bench.Hintf("wait until it has started, or look into its log", "the server takes no connections now: %s", pg.Message)
 	case errors.As(err, &pg):
 		return fmt.Errorf("the server refused the connection: %s (SQLSTATE %s)", pg.Message, pg.Code)
+	case s.opts.Embedded && errors.As(err, &op):
+		return fmt.Errorf("lockbench's own server cannot be reached: %w", op.Err)
 	case s.opts.Embedded:
 		return fmt.Errorf("lockbench's own server cannot be reached: %w", err)
 	case errors.As(err, &dns):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,14 +18,8 @@ func (s *source) config(connections int, say func(string, ...any)) embedded.Conf
 
 // openOwn uses the kept server where it is what was asked for, else starts one that ends with this process.
 func (s *source) openOwn(ctx context.Context, connections int, say func(string, ...any)) (*database, error) {
-	kept, found, err := embedded.FindDetached()
-	if err == nil && found {
-		misfit := s.misfit(kept.Facts, connections)
-		if misfit == "" {
-			say("using the kept server: PostgreSQL %s, %s", kept.Version, durability(kept.Durable))
-			return connect(ctx, kept.DSN, postgres.Options{Embedded: true, Description: describe(kept.Facts)}, func() error { return nil })
-		}
-		say("not using the kept server: %s", misfit)
+	if db, err := s.openKept(ctx, connections, say); db != nil || err != nil {
+		return db, err
 	}
 	server, err := embedded.Start(ctx, s.config(connections, say))
 	if err != nil {
@@ -32,7 +27,37 @@ func (s *source) openOwn(ctx context.Context, connections int, say func(string, 
 	}
 	f := server.Facts
 	say("started PostgreSQL %s for this run, %s", f.Version, durability(f.Durable))
-	return connect(ctx, server.DSN(), postgres.Options{Embedded: true, Description: describe(f)}, server.Stop)
+	store, err := postgres.Connect(ctx, server.DSN(), postgres.Options{Embedded: true, Description: describe(f)})
+	if err != nil {
+		return nil, errors.Join(err, server.Stop())
+	}
+	return &database{store: store, close: func() error { store.Close(); return server.Stop() }, died: server.Died}, nil
+}
+
+// openKept uses the kept server; nil where there is none, or not one for this run.
+func (s *source) openKept(ctx context.Context, connections int, say func(string, ...any)) (*database, error) {
+	kept, found, err := embedded.FindDetached()
+	if err != nil || !found || s.own {
+		return nil, nil //nolint:nilerr // a note that cannot be read is the business of lockbench server
+	}
+	if misfit := s.misfit(kept.Facts, connections); misfit != "" {
+		say("not using the kept server: %s", misfit)
+		return nil, nil
+	}
+	store, err := postgres.Connect(ctx, kept.DSN, postgres.Options{Embedded: true, Description: describe(kept.Facts)})
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Alone(ctx); err != nil {
+		store.Close()
+		if errors.Is(err, postgres.ErrBusy) {
+			say("not using the kept server: another lockbench is at work there")
+			return nil, nil
+		}
+		return nil, err
+	}
+	say("using the kept server: PostgreSQL %s, %s", kept.Version, durability(kept.Durable))
+	return &database{store: store, close: func() error { store.Close(); return nil }, died: kept.Died}, nil
 }
 
 // misfit says why a kept server is not what was asked for; "" if it is.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -201,14 +202,7 @@ func TestSignalWhileATableIsFilled(t *testing.T) {
 // However lockbench ends, its server ends with it: here by a signal that leaves it no time to tidy up.
 func TestKilledRunLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	tmp, err := os.MkdirTemp("", "lockbench-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
-	if err := os.Chmod(tmp, 0o711); err != nil { //nolint:gosec // the server of a root runs as somebody else, who must get in
-		t.Fatal(err)
-	}
+	tmp := shortDir(t)
 	c := start(t, []string{"TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp}, endless("--no-durable")...)
 	c.await(t, `^\[ +1/100000\]`)
 	dirs, err := filepath.Glob(filepath.Join(tmp, "lockbench-pg-*"))
@@ -227,17 +221,120 @@ func TestKilledRunLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// Ctrl-C while the server starts ends that as well.
-func TestSignalWhileTheServerStarts(t *testing.T) {
+// A killed session takes the server of a run with it. What was measured stays, and the reason is said.
+func TestKilledSessionEndsTheServer(t *testing.T) {
 	t.Parallel()
+	tmp := shortDir(t)
+	c := start(t, []string{"TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp}, endless("--no-durable", "--format", "json")...)
+	c.await(t, `^\[ +3/100000\]`)
+	notes, err := filepath.Glob(filepath.Join(tmp, "lockbench-pg-*", "data", "postmaster.pid"))
+	if err != nil || len(notes) != 1 {
+		t.Fatalf("the server is not found: %v %v", notes, err)
+	}
+	note, err := os.ReadFile(notes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(note), "\n") // the fourth is the port, the fifth the folder of the socket
+	conn, err := pgx.Connect(t.Context(), fmt.Sprintf("host=%s port=%s user=postgres dbname=postgres", lines[4], lines[3]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var pid int
+	if err := conn.QueryRow(t.Context(), "SELECT min(pid) FROM pg_stat_activity WHERE application_name LIKE 'lockbench-%'").Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.end(t); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{
+		"lockbench: error: lockbench's own PostgreSQL ended because a process of it was killed: its sessions share memory, so none may go on; its log ends with: ",
+		"was terminated by signal 9", "\nhint: was memory short? ",
+	} {
+		if !strings.Contains(c.said.String(), want) {
+			t.Errorf("stderr does not say %q:\n%s", want, c.said.String())
+		}
+	}
+	for _, not := range []string{"--dsn", "stopping the server"} {
+		if strings.Contains(c.said.String(), not) {
+			t.Errorf("stderr says %q:\n%s", not, c.said.String())
+		}
+	}
+	var rep bench.Report
+	if err := json.Unmarshal(c.stdout.Bytes(), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if !rep.Partial || len(rep.Cells) != 1 || len(rep.Cells[0].Trials) < 3 || rep.Cells[0].Verdict != bench.Sound {
+		t.Errorf("partial %v, cells %+v", rep.Partial, rep.Cells)
+	}
+}
+
+// A kept server that another lockbench uses is left to it.
+func TestBusyKeptServer(t *testing.T) {
+	t.Parallel()
+	tmp := shortDir(t)
+	env := []string{"TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp}
+	lockbench := func(args ...string) *child {
+		t.Helper()
+		c := start(t, env, args...)
+		if code := c.end(t); code != 0 {
+			t.Fatalf("%v: exit code %d\n%s", args, code, c.said.String())
+		}
+		return c
+	}
+	lockbench("server", "start", "--no-durable")
+	t.Cleanup(func() {
+		c := exec.Command(os.Args[0], "server", "stop")
+		c.Args[0], c.Env = "lockbench", append(os.Environ(), env...)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	race := []string{"run", "--strategy", "atomic", "--users", "8", "--rows", "2", "--trials", "1", "--no-durable"}
+	if c := lockbench(append(race, "--own-server")...); !strings.HasPrefix(c.said.String(), "started PostgreSQL") {
+		t.Errorf("--own-server: %s", c.said.String())
+	}
+	var kept struct {
+		DSN string `json:"dsn"`
+	}
+	if err := json.Unmarshal(lockbench("server", "status", "--format", "json").stdout.Bytes(), &kept); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), kept.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock(x'6c6f636b62'::bigint)"); err != nil { // as a run does
+		t.Fatal(err)
+	}
+	if c := lockbench(race...); !strings.HasPrefix(c.said.String(), "not using the kept server: another lockbench is at work there\nstarted PostgreSQL") {
+		t.Errorf("a busy server: %s", c.said.String())
+	}
+}
+
+// shortDir makes a folder that the server of a root, which runs as somebody else, may enter, and with a path short enough for a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
 	tmp, err := os.MkdirTemp("", "lockbench-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
-	if err := os.Chmod(tmp, 0o711); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(tmp, 0o711); err != nil { //nolint:gosec // that user must get in
 		t.Fatal(err)
 	}
+	return tmp
+}
+
+// Ctrl-C while the server starts ends that as well.
+func TestSignalWhileTheServerStarts(t *testing.T) {
+	t.Parallel()
+	tmp := shortDir(t)
 	c := start(t, []string{"TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp}, endless()...)
 	waitFor(t, "the server's directory", func() bool {
 		dirs, _ := filepath.Glob(filepath.Join(tmp, "lockbench-pg-*", "data"))

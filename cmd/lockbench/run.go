@@ -229,7 +229,7 @@ func (a *app) raceOn(ctx context.Context, db *database, f *runFlags, p plan, sig
 		show.Close()
 		rep.Gate = append(gate.Check(r.limits, rep.Cells), gate.Judge(r.expect, rep.Cells)...)
 		parts = append(parts, bench.Part{Name: r.name, Report: rep})
-		if broke = err; broke != nil {
+		if broke = db.blame(ctx, err); broke != nil {
 			break
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -24,11 +25,13 @@ type source struct {
 	bin     string
 	version string
 	durable bool
+	own     bool // not the kept one
 }
 
 func (s *source) add(g flagSet) {
 	s.durable = true
 	g.text(&s.dsn, "dsn", "dsn", "", "the server to use, as postgres://user@host/db (default LOCKBENCH_DSN, then DATABASE_URL, then one of its own)")
+	g.onOff(&s.own, "own-server", true, "start a server for this run, also where one is kept")
 	s.addServer(g)
 }
 
@@ -61,7 +64,7 @@ func (s *source) check(a *app, given *pflag.FlagSet) {
 		if s.dsnFrom != "--dsn" {
 			hint = "leave it out, or unset " + s.dsnFrom + " to let lockbench start a server"
 		}
-		for _, name := range []string{"pg-bin", "pg-version", "no-durable"} {
+		for _, name := range []string{"own-server", "pg-bin", "pg-version", "no-durable"} {
 			if given.Changed(name) {
 				a.problem(bench.Hintf(hint, "--%s is for a server that lockbench starts, and %s names another", name, s.dsnFrom))
 			}
@@ -99,6 +102,26 @@ type database struct {
 	store  bench.Store
 	pooled bool
 	close  func() error
+	// died says why a server of lockbench's own is no more, nil if it is still there when ctx ends.
+	died func(ctx context.Context) error
+}
+
+// dyingWithin is how long a server takes to end that has lost a process.
+const dyingWithin = 3 * time.Second
+
+// blame puts the end of the server, where it has ended, before what broke off because of it.
+func (d *database) blame(ctx context.Context, err error) error {
+	if err == nil || d.died == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dyingWithin)
+	defer cancel()
+	why := d.died(ctx)
+	if why != nil { // stopping it would only say so again
+		stop := d.close
+		d.close = func() error { _ = stop(); return nil }
+	}
+	return errors.Join(why, err)
 }
 
 func (s *source) open(ctx context.Context, connections int, say func(string, ...any)) (*database, error) {
@@ -108,16 +131,11 @@ func (s *source) open(ctx context.Context, connections int, say func(string, ...
 	if s.dsnFrom != "--dsn" {
 		say("using the server that %s names", s.dsnFrom)
 	}
-	return connect(ctx, s.dsn, postgres.Options{}, func() error { return nil })
-}
-
-// connect reaches a server that stop ends.
-func connect(ctx context.Context, dsn string, o postgres.Options, stop func() error) (*database, error) {
-	store, err := postgres.Connect(ctx, dsn, o)
+	store, err := postgres.Connect(ctx, s.dsn, postgres.Options{})
 	if err != nil {
-		return nil, errors.Join(err, stop())
+		return nil, err
 	}
-	return &database{store: store, pooled: store.Pooled(), close: func() error { store.Close(); return stop() }}, nil
+	return &database{store: store, pooled: store.Pooled(), close: func() error { store.Close(); return nil }}, nil
 }
 
 // plainWord needs no quotes in a shell.

@@ -136,6 +136,9 @@ func (a *app) traceOn(db *database, f *traceFlags, race *bench.Race, sig *interr
 		return fmt.Errorf("this database cannot be watched")
 	}
 	t, err := trace.Run(sig.ctx, race, store, sig.stop)
+	if sig.code() == 0 {
+		err = db.blame(sig.ctx, err)
+	}
 	t.Lockbench, t.Command = build(), commandLine(a.args)
 	if printed := a.printTrace(f.format, t); err == nil {
 		err = printed

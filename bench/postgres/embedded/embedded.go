@@ -66,7 +66,8 @@ type Facts struct {
 	Started    time.Time `json:"started"`
 }
 
-// reply is the supervisor's one line on its standard output.
+// reply is what the supervisor says on its standard output: a line when the server runs or has not started, and one more if the server
+// ends by itself.
 type reply struct {
 	Facts *Facts
 	Error string
@@ -82,6 +83,9 @@ type Server struct {
 	cmd      *exec.Cmd
 	stop     sync.Once
 	err      error
+
+	ended chan struct{} // closed when the supervisor says nothing more
+	why   error         // its last word, once ended is closed; nil if it was asked to end
 }
 
 // Start starts a server. It needs [Supervised] to be called first thing in main.
@@ -137,11 +141,12 @@ func launch(ctx context.Context, cfg *Config, bin Binary, detached bool) (*Serve
 		s.abandon()
 		return nil, fmt.Errorf("talking to the supervisor: %w", err)
 	}
-	rep, err := await(ctx, out)
+	lines := bufio.NewReader(out)
+	rep, err := await(ctx, lines)
 	switch {
 	case err != nil:
 	case rep.Error != "":
-		err = bench.Hintf(rep.Hint, "%s", rep.Error)
+		err = rep.err()
 	case rep.Facts == nil:
 		err = errors.New("the supervisor of the embedded server said nothing of it")
 	}
@@ -150,11 +155,34 @@ func launch(ctx context.Context, cfg *Config, bin Binary, detached bool) (*Serve
 		return nil, err
 	}
 	s.Facts = *rep.Facts
+	s.ended = make(chan struct{})
+	go func() {
+		defer close(s.ended)
+		if rep, err := await(context.WithoutCancel(ctx), lines); err == nil {
+			s.why = rep.err()
+		}
+	}()
 	return s, nil
 }
 
+func (r *reply) err() error { return bench.Hintf(r.Hint, "%s", r.Error) }
+
+// Died returns why the server ended by itself, with the end of its log. A server that is about to end says so only when it has, so this
+// waits for it as long as ctx lasts; nil if it is still there then.
+func (s *Server) Died(ctx context.Context) error {
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		return nil
+	}
+	if s.why == nil {
+		return errors.New("the supervisor of lockbench's own PostgreSQL was killed, and the server with it")
+	}
+	return s.why
+}
+
 // await reads the supervisor's reply, unless ctx ends first.
-func await(ctx context.Context, out io.Reader) (reply, error) {
+func await(ctx context.Context, out *bufio.Reader) (reply, error) {
 	type result struct {
 		rep reply
 		err error
@@ -162,7 +190,7 @@ func await(ctx context.Context, out io.Reader) (reply, error) {
 	done := make(chan result, 1)
 	go func() {
 		var r result
-		line, err := bufio.NewReader(out).ReadBytes('\n')
+		line, err := out.ReadBytes('\n')
 		if err != nil {
 			r.err = fmt.Errorf("the supervisor of the embedded server ended without a word: %w", err)
 		} else if err := json.Unmarshal(line, &r.rep); err != nil {
@@ -185,6 +213,9 @@ func (s *Server) DSN() string { return s.Facts.DSN }
 func (s *Server) Stop() error {
 	s.stop.Do(func() {
 		_ = s.lifeline.Close()
+		if s.ended != nil {
+			<-s.ended
+		}
 		s.err = s.cmd.Wait()
 		if s.err != nil && s.Facts.Dir != "" {
 			sweepOne(s.Facts.Dir) // somebody killed the supervisor

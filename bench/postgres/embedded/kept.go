@@ -165,6 +165,20 @@ func (k *Kept) alive() bool {
 	return false
 }
 
+// Died returns an error if the kept server has ended, waiting for that as long as ctx lasts; nil if it is still there then.
+func (k *Kept) Died(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for k.alive() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return bench.Hintf("lockbench server start", "the kept server has ended")
+}
+
 // StopDetached ends the kept server and waits until it is gone; false if there was none.
 func StopDetached(ctx context.Context) (bool, error) {
 	dir, err := stateDir(false)

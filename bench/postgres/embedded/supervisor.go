@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -82,13 +83,16 @@ func supervise(in io.Reader, out io.WriteCloser, term <-chan os.Signal) int {
 	return s.run(out)
 }
 
-// answer writes the one line that the parent waits for.
-func answer(out io.WriteCloser, f *Facts, err error) int {
+// answer writes a line that the parent waits for.
+func answer(out io.Writer, f *Facts, err error) int {
 	rep := reply{Facts: f}
 	code := 0
 	if err != nil {
 		code = 1
 		rep.Error = err.Error()
+		if errors.Is(err, syscall.ENOSPC) {
+			rep.Hint = needsSpace
+		}
 		var h interface{ Hint() string }
 		if errors.As(err, &h) {
 			rep.Hint = h.Hint()
@@ -96,11 +100,11 @@ func answer(out io.WriteCloser, f *Facts, err error) int {
 	}
 	b, _ := json.Marshal(rep)
 	_, _ = out.Write(append(b, '\n'))
-	_ = out.Close()
 	return code
 }
 
 func (s *supervisor) run(out io.WriteCloser) int {
+	defer out.Close()
 	defer s.clean()
 	f, server, err := s.start()
 	if code := answer(out, f, err); code != 0 {
@@ -109,9 +113,54 @@ func (s *supervisor) run(out io.WriteCloser) int {
 	select {
 	case <-s.stop:
 		s.end(server)
-	case <-server.gone: // it crashed; whoever uses it will see
+	case <-server.gone:
+		_ = answer(out, nil, s.death(server)) // before its log goes with the directory
 	}
 	return 0
+}
+
+// needsSpace is the hint where the disk is full.
+const needsSpace = "free some space, or set TMPDIR to a folder with more"
+
+// death says why a server ended that nobody asked to.
+func (s *supervisor) death(p *process) error {
+	tail := s.logTail()
+	hint := "look for who or what killed it"
+	switch {
+	case strings.Contains(tail, noSpace):
+		hint = needsSpace
+	case strings.Contains(tail, killed+" 9"):
+		hint = "was memory short? lower --connections, --rows or --users"
+	}
+	text := fmt.Sprintf("lockbench's own PostgreSQL ended by itself (%s)", p.cmd.ProcessState)
+	if strings.Contains(tail, killed) {
+		text = "lockbench's own PostgreSQL ended because a process of it was killed: its sessions share memory, so none may go on"
+	}
+	return bench.Hintf(hint, "%s; its log ends with: %s", text, tail)
+}
+
+// killed is how PostgreSQL says that one of its processes was.
+const killed = "was terminated by signal"
+
+// noSpace is how PostgreSQL and its programs say it, in the language they are started with.
+const noSpace = "No space left on device"
+
+// logPrefix is what stands before the server's messages: when, and which process.
+var logPrefix = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d [0-9:.]+ \w+ \[\d+\] `)
+
+// logTail is the end of what the server and its programs said, from where a process was killed if one was; many sessions say the same.
+func (s *supervisor) logTail() string {
+	text, _ := os.ReadFile(s.logFile())
+	lines := slices.Compact(strings.Split(strings.TrimSpace(logPrefix.ReplaceAllString(string(text), "")), "\n"))
+	const few = 5
+	from := max(0, len(lines)-few)
+	for i, l := range lines {
+		if strings.Contains(l, killed) {
+			from = i
+			break
+		}
+	}
+	return strings.Join(lines[from:min(len(lines), from+few)], " | ")
 }
 
 // start lays out the directory and starts the server in it. Where the server cannot be given to another user, a user namespace in
@@ -303,13 +352,15 @@ func (s *supervisor) finish(name string, args ...string) error {
 
 // failure is the error of a program that ended, with the end of what it said.
 func (s *supervisor) failure(what string, p *process) error {
-	text, _ := os.ReadFile(s.logFile())
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	tail := strings.Join(lines[max(0, len(lines)-5):], " | ")
+	tail := s.logTail()
 	if s.id.credential == nil && strings.Contains(tail, "could not look up effective user ID") {
 		return fmt.Errorf("%w: %s", errIdentity, tail)
 	}
-	return bench.Hintf("name another installation with --pg-bin, or a running server with --dsn",
+	hint := "name another installation with --pg-bin, or a running server with --dsn"
+	if strings.Contains(tail, noSpace) {
+		hint = needsSpace
+	}
+	return bench.Hintf(hint,
 		"%s (%s) when starting PostgreSQL from %s: %s", what, p.cmd.ProcessState, s.BinDir, tail)
 }
 
