@@ -7,25 +7,24 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	found := Audit{Findings: []Finding{{Anomaly: LostUpdate, Count: 1}}}
 	claim := []Anomaly{LostUpdate}
 	for _, tc := range []struct {
 		name                 string
 		claims               []Anomaly
-		audit                Audit
+		violated             bool
 		contended, confirmed int64
 		want                 Verdict
 	}{
-		{"all is there", claim, Audit{}, 1, 1, Sound},
-		{"nobody met", claim, Audit{}, 0, 1, Undetermined},
-		{"nobody was confirmed", claim, Audit{}, 1, 0, Undetermined},
-		{"nothing is claimed", nil, Audit{}, 1, 1, Undetermined},
-		{"found", claim, found, 1, 1, Violated},
-		{"found without a claim", nil, found, 1, 1, Violated},
-		{"found though nobody met", claim, found, 0, 0, Violated},
+		{"all is there", claim, false, 50, 1, Sound},
+		{"nobody met", claim, false, 0, 1, Undetermined},
+		{"hardly anybody met", claim, false, 49, 1, Undetermined},
+		{"nobody was confirmed", claim, false, 50, 0, Undetermined},
+		{"nothing is claimed", nil, false, 50, 1, Undetermined},
+		{"found", claim, true, 10, 1, Violated},
+		{"found without a claim", nil, true, 10, 1, Violated},
+		{"found though nobody met", claim, true, 0, 0, Violated},
 	} {
-		f := &Figures{Contended: tc.contended, Outcomes: map[string]int64{"confirmed": tc.confirmed}}
-		if got := judge(tc.claims, tc.audit, f); got != tc.want {
+		if got := judge(tc.claims, tc.violated, tc.contended, tc.confirmed); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
@@ -61,7 +60,7 @@ func TestCheckKeepsWhatWasFound(t *testing.T) {
 	a.Check("negative", Finding{Anomaly: Negative, Count: 2})
 	a.Check("negative", Finding{Anomaly: Negative, Count: 3})
 	same(t, a.Counts, map[string]int64{"overbooked": 0, "negative": 5}) // 0 was checked, absent was not
-	if len(a.Findings) != 2 {
+	if len(a.Findings) != 2 || a.Findings[0].Check != "negative" {
 		t.Errorf("findings %v", a.Findings)
 	}
 }

@@ -257,7 +257,7 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 		audit.Findings[i].Trial = n
 	}
 	res.Findings = append(res.Findings, audit.Findings...)
-	res.Verdict = judge(c.entrant.pivotal(), audit, &res.Figures)
+	res.Verdict = judge(c.entrant.pivotal(), len(audit.Findings) > 0, res.Contended, res.Outcomes[Confirmed.String()])
 	return res, broke
 }
 
@@ -325,7 +325,13 @@ func (c *cellRun) cell(sc Scenario) Cell {
 	mid := telling(c.trials)
 	cell.Trial, cell.Figures = mid.Number, mid.Figures
 	cell.Audit, cell.Outcomes = maps.Clone(mid.Audit), maps.Clone(mid.Outcomes)
+	violated, contended, confirmed := false, int64(0), int64(0) // evidence adds up over the trials
 	for _, t := range c.trials {
+		violated = violated || t.Verdict == Violated
+		if len(t.Audit) > 0 { // else it could not be audited
+			contended += t.Contended
+			confirmed += t.Outcomes[Confirmed.String()]
+		}
 		for k, v := range t.Audit {
 			cell.Audit[k] = max(cell.Audit[k], v)
 		}
@@ -335,13 +341,8 @@ func (c *cellRun) cell(sc Scenario) Cell {
 			}
 		}
 		cell.Findings = mergeFindings(cell.Findings, t.Findings)
-		switch {
-		case t.Verdict == Violated || cell.Verdict == Violated:
-			cell.Verdict = Violated
-		case t.Verdict == Sound:
-			cell.Verdict = Sound
-		}
 	}
+	cell.Verdict = judge(e.pivotal(), violated, contended, confirmed)
 	cell.ClaimBroken = !e.leaky && broken(e.Claims, cell.Findings)
 	cell.Latency, cell.Waits = c.sum.distributions()
 	if classes, ok := sc.(Classer); ok {
@@ -362,10 +363,10 @@ func (c *cellRun) cell(sc Scenario) Cell {
 	return cell
 }
 
-// mergeFindings adds a trial's findings: one an anomaly, with the worst trial's count.
+// mergeFindings adds a trial's findings: one of each of the audit's counts, from the worst trial.
 func mergeFindings(all, more []Finding) []Finding {
 	for _, f := range more {
-		i := slices.IndexFunc(all, func(g Finding) bool { return g.Anomaly == f.Anomaly })
+		i := slices.IndexFunc(all, func(g Finding) bool { return g.Check == f.Check && g.Anomaly == f.Anomaly })
 		switch {
 		case i < 0:
 			all = append(all, f)

@@ -82,16 +82,25 @@ func onlyLetters(r rune) rune {
 func TestWarmupBurstIsDiscarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
-		g.settings.Users, g.settings.Trials, g.settings.Warmup = 5, 3, Duration(time.Second)
+		g.settings.Users, g.settings.Trials, g.settings.Warmup = 51, 3, Duration(time.Second)
+		g.strategy.dress = func(d *fakeDiscipline) Discipline { return newGate(d) } // fifty find somebody at it, in every trial
 		c := g.run()
-		if n := g.store.commits.Load(); n != 1+3*5 {
-			t.Errorf("%d commits, want 1 of the warm-up and 15 of the trials", n)
+		if n := g.store.commits.Load(); n != 1+3*51 {
+			t.Errorf("%d commits, want 1 of the warm-up and 153 of the trials", n)
 		}
 		if g.store.restored != 1+3 {
 			t.Errorf("tables were laid %d times, want 4", g.store.restored)
 		}
-		if len(c.Trials) != 3 || c.Operations != 5 || c.Latency["confirmed"].Count != 15 {
-			t.Errorf("%d trials of %d operations, %d latencies: %v", len(c.Trials), c.Operations, c.Latency["confirmed"].Count, c.Verdict)
+		if len(c.Trials) != 3 || c.Operations != 51 || c.Latency["confirmed"].Count != 153 {
+			t.Errorf("%d trials of %d operations, %d latencies", len(c.Trials), c.Operations, c.Latency["confirmed"].Count)
+		}
+		for _, tr := range c.Trials {
+			if tr.Contended != 50 || tr.Verdict != Sound {
+				t.Errorf("trial %d: %v, %d operations met another", tr.Number, tr.Verdict, tr.Contended)
+			}
+		}
+		if c.Verdict != Sound {
+			t.Errorf("%v: %v", c.Verdict, c.Findings)
 		}
 	})
 }
@@ -105,11 +114,15 @@ func TestSoundViolatedUndetermined(t *testing.T) {
 	}{
 		{"one after the other", func(*rig) {}, Undetermined, false}, // on one connection nobody ever meets
 		{"behind a gate", func(g *rig) {
-			g.settings.Connections = 2
+			g.settings.Users, g.settings.Connections = 51, 2
 			g.strategy.dress = func(d *fakeDiscipline) Discipline { return newGate(d) }
 		}, Sound, false},
 		{"behind a gate, but not against this", func(g *rig) {
-			g.settings.Connections, g.strategy.info.Prevents = 2, []Anomaly{Overbooking}
+			g.settings.Users, g.settings.Connections, g.strategy.info.Prevents = 51, 2, []Anomaly{Overbooking}
+			g.strategy.dress = func(d *fakeDiscipline) Discipline { return newGate(d) }
+		}, Undetermined, false},
+		{"behind a gate, with little to show", func(g *rig) {
+			g.settings.Users, g.settings.Connections = 50, 2
 			g.strategy.dress = func(d *fakeDiscipline) Discipline { return newGate(d) }
 		}, Undetermined, false},
 		{"overlapping", func(g *rig) { g.settings.Connections = 2 }, Violated, true},
@@ -266,32 +279,42 @@ func TestCellFolds(t *testing.T) {
 
 func TestCellVerdict(t *testing.T) {
 	for _, tc := range []struct {
-		trials []Verdict
-		want   Verdict
+		trials  []Verdict
+		met     int64 // contended operations of each trial
+		audited bool
+		want    Verdict
 	}{
-		{[]Verdict{Undetermined, Undetermined}, Undetermined},
-		{[]Verdict{Undetermined, Sound, Undetermined}, Sound},
-		{[]Verdict{Violated, Sound, Sound}, Violated},
-		{[]Verdict{Sound, Sound, Violated}, Violated},
-		{[]Verdict{Sound, Violated, Undetermined}, Violated},
+		{[]Verdict{Undetermined, Undetermined}, 20, true, Undetermined},
+		{[]Verdict{Undetermined, Undetermined, Undetermined}, 20, true, Sound}, // little evidence adds up
+		{[]Verdict{Undetermined, Undetermined, Undetermined}, 20, false, Undetermined},
+		{[]Verdict{Sound}, 50, true, Sound},
+		{[]Verdict{Violated, Sound, Sound}, 50, true, Violated},
+		{[]Verdict{Sound, Sound, Violated}, 50, true, Violated},
+		{[]Verdict{Sound, Violated, Undetermined}, 50, true, Violated},
 	} {
-		run := cellRun{entrant: &Entrant{}, sum: newTally()}
+		run := cellRun{entrant: &Entrant{Claims: []Anomaly{LostUpdate}, pivot: LostUpdate}, sum: newTally()}
 		for i, v := range tc.trials {
 			tr := trialOf(i+1, 1)
-			tr.Verdict = v
+			tr.Verdict, tr.Contended, tr.Outcomes = v, tc.met, map[string]int64{"confirmed": 1}
+			if tc.audited {
+				tr.Audit = map[string]int64{"lost_updates": 0}
+			}
 			run.trials = append(run.trials, tr)
 		}
 		if got := run.cell(&fakeScenario{}).Verdict; got != tc.want {
-			t.Errorf("%v folds to %v, want %v", tc.trials, got, tc.want)
+			t.Errorf("%v folds to %v, want %v", tc, got, tc.want)
 		}
 	}
 }
 
 func TestMergeFindings(t *testing.T) {
-	all := mergeFindings(nil, []Finding{{Anomaly: LostUpdate, Count: 2, Trial: 1}})
-	all = mergeFindings(all, []Finding{{Anomaly: LostUpdate, Count: 2, Trial: 2}, {Anomaly: Leak, Count: 1, Trial: 2}})
-	all = mergeFindings(all, []Finding{{Anomaly: LostUpdate, Count: 7, Trial: 3}})
-	want := []Finding{{Anomaly: LostUpdate, Count: 7, Trial: 3}, {Anomaly: Leak, Count: 1, Trial: 2}}
+	found := func(check string, a Anomaly, n int64, trial int) Finding {
+		return Finding{Check: check, Anomaly: a, Count: n, Trial: trial}
+	}
+	all := mergeFindings(nil, []Finding{found("lost_updates", LostUpdate, 2, 1)})
+	all = mergeFindings(all, []Finding{found("lost_updates", LostUpdate, 2, 2), found("leaked_locks", Leak, 1, 2)})
+	all = mergeFindings(all, []Finding{found("lost_updates", LostUpdate, 7, 3), found("unexplained", LostUpdate, 3, 3)})
+	want := []Finding{found("lost_updates", LostUpdate, 7, 3), found("leaked_locks", Leak, 1, 2), found("unexplained", LostUpdate, 3, 3)}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("%v, want %v", all, want)
 	}

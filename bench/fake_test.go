@@ -22,6 +22,7 @@ type fakeScenario struct {
 	body      Body      // instead of sell
 	operation Operation // instead of a single transaction of body
 	told      *Ledger   // of the last trial audited
+	undersold int64     // what the audit says of it; 0: it is not checked
 }
 
 func (*fakeScenario) Info() ScenarioInfo {
@@ -92,6 +93,9 @@ func (s *fakeScenario) Audit(p Params, told *Ledger, db Snapshot) Audit {
 	var a Audit
 	a.Check("lost_updates", Finding{Anomaly: LostUpdate, Count: lost, Message: "sales are missing"})
 	a.Check("overbooked", Finding{Anomaly: Overbooking, Count: over, Message: "more was sold than there was"})
+	if s.undersold > 0 {
+		a.Check("undersold", Finding{Anomaly: FalseSoldOut, Count: s.undersold, Message: "some was left"})
+	}
 	return a
 }
 
@@ -334,6 +338,7 @@ type fakeStore struct {
 	side               ServerSide
 	leaks              int64
 	onRestore          func()
+	filling            time.Duration // how long it takes to lay the tables
 	onObserve          func()
 	onOpen             func(context.Context) error
 
@@ -378,7 +383,14 @@ func (s *fakeStore) Open(ctx context.Context, cfg PoolConfig) (Pool, error) {
 	return s.pool, nil
 }
 
-func (s *fakeStore) Restore(_ context.Context, fills []Fill) error {
+func (s *fakeStore) Restore(ctx context.Context, fills []Fill) error {
+	if s.filling > 0 {
+		select {
+		case <-time.After(s.filling):
+		case <-ctx.Done():
+			return errors.New("canceling statement due to user request") // as the server says it
+		}
+	}
 	if s.onRestore != nil {
 		s.onRestore()
 	}

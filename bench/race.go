@@ -323,19 +323,18 @@ func (u *User) abandon() {
 	}
 }
 
-// meet notes that the user goes for its rows, by delta 1, or has let go of them, by -1. Who finds somebody else at a row is contended.
+// meet notes that the user goes for its rows, by delta 1, or has let go of them, by -1. Who comes and finds somebody at a row is contended.
 // It is called around what a strategy protects: users in line for a connection have not met anybody yet.
 func (t *trial) meet(d *done, r *Request, delta int32) {
 	key := r.Key
 	if t.everybody {
 		key = 0
 	}
-	if t.flight[key].Add(delta) > 1 {
-		d.contended = true
+	others := t.flight[key].Add(delta) > 1
+	if r.To > 0 && r.To != key {
+		others = t.flight[r.To].Add(delta) > 1 || others
 	}
-	if r.To > 0 && r.To != key && t.flight[r.To].Add(delta) > 1 {
-		d.contended = true
-	}
+	d.contended = d.contended || others && delta > 0 // who leaves first would depend on luck
 }
 
 func (u *User) wait(k waitKind, d time.Duration) {
@@ -359,6 +358,9 @@ func (u *User) Transact(body Body, r *Request) Answer {
 			return u.giveUp(nil)
 		}
 		u.d.told.Attempts++
+		if n > 1 {
+			u.d.retries++
+		}
 		gated := t.gate != nil && !r.Rogue
 		if !gated {
 			t.meet(&u.d, r, 1)

@@ -672,6 +672,95 @@ func TestNoIsBelievedOnlyOnceCommitted(t *testing.T) {
 	})
 }
 
+// TestNothingWrittenIsNothingUnknown: a COMMIT whose answer is lost leaves in doubt what was written. Where nothing was, there is no
+// doubt: nobody has anything to look for, and the audit nothing to allow for.
+func TestNothingWrittenIsNothingUnknown(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		body    Body
+		aborted bool
+		want    string
+	}{
+		{"written", sell, false, "indeterminate"},
+		{"written, ended by lockbench", sell, true, "indeterminate"},
+		{"only read", func(Tx, *Request) (Answer, error) { return No(SoldOut), nil }, false, "failed"},
+		{"only read, ended by lockbench", func(Tx, *Request) (Answer, error) { return No(SoldOut), nil }, true, "busy"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				g.settings.Users, g.scenario.body = 1, tc.body
+				g.strategy.script = func(s step, _ *Request, _ int) error {
+					if s == atCommit {
+						return &Fault{Class: ClassIndeterminate, Aborted: tc.aborted, Err: errors.New("reset")}
+					}
+					return nil
+				}
+				c := g.run()
+				if c.Outcomes[tc.want] != 1 || c.Operations != 1 {
+					t.Errorf("outcomes %v, want one %s", c.Outcomes, tc.want)
+				}
+				if n := len(g.scenario.told.Indeterminate); (n == 1) != (tc.want == "indeterminate") {
+					t.Errorf("%d lost answers reached the audit", n)
+				}
+			})
+		})
+	}
+}
+
+// TestSoftStopEndsTheFilling: while tables are laid there is nothing to finish, and a large one may take minutes.
+func TestSoftStopEndsTheFilling(t *testing.T) {
+	for name, warmup := range map[string]Duration{"of a trial": 0, "of the warm-up": Duration(time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				g.settings.Warmup, g.store.filling = warmup, time.Hour
+				began := time.Now()
+				time.AfterFunc(time.Second, g.stop.Soft)
+				rep, err := g.execute()
+				if err != nil || !rep.Partial || len(rep.Cells) != 1 || len(rep.Cells[0].Trials) != 0 {
+					t.Errorf("%v; partial %v, cells %+v", err, rep.Partial, rep.Cells)
+				}
+				if took := time.Since(began); took != time.Second {
+					t.Errorf("the run took %v, want 1s", took)
+				}
+			})
+		})
+	}
+}
+
+// TestUndersoldIsNotJudgedAfterAHardStop: it undoes operations for which others had been refused, which is no strategy's fault. What
+// else was found stays.
+func TestUndersoldIsNotJudgedAfterAHardStop(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pull   func(*Stop)
+		judged bool
+	}{"soft": {(*Stop).Soft, true}, "hard": {(*Stop).Hard, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				g.settings.Drain, g.strategy.takes = Duration(time.Hour), time.Minute
+				g.strategy.info.Prevents = append(g.strategy.info.Prevents, FalseSoldOut)
+				g.scenario.undersold, g.store.leaks = 3, 1
+				time.AfterFunc(time.Second, func() { tc.pull(g.stop) })
+				rep, err := g.execute()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := rep.Cells[0]
+				n, counted := c.Audit["undersold"]
+				found := slices.ContainsFunc(c.Findings, func(f Finding) bool { return f.Anomaly == FalseSoldOut })
+				if counted != tc.judged || found != tc.judged || tc.judged && n != 3 {
+					t.Errorf("undersold: counted %v (%d), found %v; want %v", counted, n, found, tc.judged)
+				}
+				if c.Audit["leaked_locks"] != 1 || c.Verdict != Violated {
+					t.Errorf("%v, %v", c.Verdict, c.Audit)
+				}
+			})
+		})
+	}
+}
+
 func newGate(d *fakeDiscipline) gated {
 	return gated{fakeDiscipline: d, door: make(chan struct{}, 1), entered: &atomic.Int64{}, left: &atomic.Int64{}}
 }
@@ -739,13 +828,13 @@ func TestGateIsLeftByWhoGetsNoConnection(t *testing.T) {
 func TestGateRunsOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
-		g.settings.Users, g.settings.Connections = 4, 4
+		g.settings.Users, g.settings.Connections = 51, 51
 		g.strategy.dress = func(d *fakeDiscipline) Discipline { return newGate(d) }
 		c := g.run()
 		if c.Verdict != Sound || c.Audit["lost_updates"] != 0 {
 			t.Errorf("%v: %v", c.Verdict, c.Audit)
 		}
-		about(t, "lock wait", c.Waits["lock"].Total, 0.001+0.002+0.003)
+		about(t, "lock wait", c.Waits["lock"].Total, 0.001*50*51/2)
 		about(t, "pool wait", c.Waits["pool"].Total, 0)
 	})
 }
@@ -765,18 +854,41 @@ func TestGateThatFails(t *testing.T) {
 	})
 }
 
-// TestWhoTakesAnyRowMeetsEverybody: contention is counted by row, but for a strategy that takes any row there is only one.
+// TestWhoTakesAnyRowMeetsEverybody: contention is counted by row, but for a strategy that takes any row there is only one. Five users
+// are at rows of their own at one time: nobody leaves before the clock moves, and it moves when all are there.
 func TestWhoTakesAnyRowMeetsEverybody(t *testing.T) {
-	for lends, want := range map[Lends]bool{LendsRow: false, LendsRow | LendsAny: true} {
+	for lends, want := range map[Lends]int64{LendsRow: 0, LendsRow | LendsAny: 4} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newRig(t)
-			g.settings.Users, g.settings.Connections, g.settings.Rows = 5, 5, 1000
+			g.settings.Users, g.settings.Connections, g.settings.Rows = 5, 5, 5
+			g.draw = func(r *Request) { r.Key = r.User }
 			g.strategy.lends = lends
-			if c := g.run(); (c.Contended >= 4) != want {
-				t.Errorf("lending %b: %d operations met another", lends, c.Contended)
+			if c := g.run(); c.Contended != want || c.Outcomes["confirmed"] != 5 {
+				t.Errorf("lending %b: %d operations met another, want %d; %v", lends, c.Contended, want, c.Outcomes)
 			}
 		})
 	}
+}
+
+// TestRetriesAreCountedWhereTheyHappen: an operation of two transactions has two first attempts.
+func TestRetriesAreCountedWhereTheyHappen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.settings.Users, g.settings.Retries = 1, 5
+		g.scenario.operation = func(u *User, r *Request) Answer {
+			u.Transact(sell, r)
+			return u.Transact(sell, r)
+		}
+		g.strategy.script = func(s step, _ *Request, try int) error {
+			if s == atPut && (try == 1 || try == 3 || try == 4) { // the first transaction has tries 1 and 2, the second 3 to 5
+				return Lost(Version)
+			}
+			return nil
+		}
+		if c := g.run(); c.Attempts != 5 || c.Retries != 3 || c.Outcomes["confirmed"] != 1 {
+			t.Errorf("%d attempts, %d retries, %v", c.Attempts, c.Retries, c.Outcomes)
+		}
+	})
 }
 
 func TestOperationsOnTwoRowsMeetOnEither(t *testing.T) {

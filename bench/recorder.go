@@ -169,6 +169,7 @@ type done struct {
 	told       Told
 	due        time.Duration // since the trial began
 	contention [contentions]int32
+	retries    int32 // attempts beyond the first of each transaction
 	waits      [waitKinds]time.Duration
 	waited     [waitKinds]bool
 	contended  bool
@@ -213,7 +214,7 @@ func (t *tally) measure(d *done, lost int64, open bool, warm time.Duration) {
 	o := d.told.Outcome
 	t.count[o]++
 	t.attempts += int64(d.told.Attempts)
-	t.retries += int64(max(0, d.told.Attempts-1)) // an operation that never got a connection has no attempt to take away from another's
+	t.retries += int64(d.retries)
 	for k, n := range d.contention {
 		t.contention[k] += int64(n)
 	}

@@ -239,7 +239,7 @@ func TestFigures(t *testing.T) {
 	add := func(n int, o Outcome, attempts, lost int32) {
 		for range n {
 			d := finished(o, 0, time.Millisecond)
-			d.told.Attempts, d.contention[Version] = attempts, lost
+			d.told.Attempts, d.contention[Version], d.retries = attempts, lost, max(0, attempts-1)
 			d.told.Reason = SoldOut
 			ops = append(ops, d)
 		}

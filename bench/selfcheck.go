@@ -57,12 +57,18 @@ type warner func(code, strategy, fix, format string, args ...any)
 // checkEvidence warns of cells whose verdict rests on too little.
 func checkEvidence(c *Cell, s *Settings, about Anomaly, warn warner) {
 	more := "raise --users or --think, or lower --rows"
+	var met int64
+	for i := range c.Trials {
+		met += c.Trials[i].Contended
+	}
 	switch {
 	case c.Verdict == Undetermined && len(c.Claim) > 0 && about != "" && !slices.Contains(c.Claim, about):
 		warn("not-claimed", c.Strategy, more, "%s does not claim to prevent %s and showed none this time: that is luck, not safety", c.Strategy, about)
 	case c.Verdict == Undetermined && len(c.Claim) == 0:
 		warn("no-anomaly", c.Strategy, more, "%s claims nothing and showed no anomaly this time: that is luck, not safety", c.Strategy)
-	case c.Verdict == Undetermined && c.Contended == 0:
+	case c.Verdict == Undetermined && met > 0 && met < MinContended:
+		warn("little-contention", c.Strategy, more, "only %d operations of %s met another on their row, and a verdict asks for %d: next to nothing was put to the test", met, c.Strategy, MinContended)
+	case c.Verdict == Undetermined && met == 0:
 		warn("no-contention", c.Strategy, more, "no two users of %s wanted the same row at the same time: nothing was put to the test", c.Strategy)
 	case c.Verdict == Undetermined && c.Outcomes[Confirmed.String()] > 0:
 		warn("not-audited", c.Strategy, "", "a process was lost with what its users had been told, so %s was not audited", c.Strategy)

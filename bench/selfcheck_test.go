@@ -10,9 +10,9 @@ import (
 func cleanReport() (*Race, *Report) {
 	lots := Percentiles{Count: 5000, P50: ptr(2.0), P99: ptr(5.0), Max: ptr(6.0)}
 	cell := Cell{
-		Strategy: "plain", Claim: []Anomaly{LostUpdate}, Verdict: Sound, Isolation: "serializable", Trials: []Trial{{}},
+		Strategy: "plain", Claim: []Anomaly{LostUpdate}, Verdict: Sound, Isolation: "serializable", Trials: []Trial{{Figures: Figures{Contended: 60}}, {Figures: Figures{Contended: 40}}},
 		Figures: Figures{
-			Operations: 5000, Attempts: 5000, Contended: 100, DurationS: 5,
+			Operations: 5000, Attempts: 5000, Contended: 60, DurationS: 5,
 			Outcomes:   map[string]int64{"confirmed": 5000, "busy": 50},
 			Contention: map[string]int64{"deadlock": 1},
 			Reasons:    map[string]int64{string(SoldOut): 5000},
@@ -47,7 +47,15 @@ func TestWarnings(t *testing.T) {
 			r.Environment.Server.Pooler, r.Environment.Server.PoolerCost = true, ptr(41.7)
 		}, "42 µs a statement"},
 		{"no-anomaly", func(_ *Race, _ *Report, c *Cell) { c.Verdict, c.Claim = Undetermined, nil }, "luck, not safety"},
-		{"no-contention", func(_ *Race, _ *Report, c *Cell) { c.Verdict, c.Contended = Undetermined, 0 }, "no two users of plain"},
+		{"no-contention", func(_ *Race, _ *Report, c *Cell) {
+			c.Verdict, c.Trials = Undetermined, make([]Trial, 2)
+		}, "no two users of plain"},
+		{"little-contention", func(_ *Race, _ *Report, c *Cell) {
+			c.Verdict, c.Trials = Undetermined, []Trial{{Figures: Figures{Contended: 24}}, {Figures: Figures{Contended: 25}}}
+		}, "only 49 operations of plain met another"},
+		{"not-audited", func(_ *Race, _ *Report, c *Cell) {
+			c.Verdict, c.Trials = Undetermined, []Trial{{Figures: Figures{Contended: 50}}}
+		}, "the final state of plain could not be read"},
 		{"nothing-confirmed", func(_ *Race, _ *Report, c *Cell) {
 			c.Verdict, c.Reasons = Undetermined, nil
 			c.Outcomes["confirmed"] = 0

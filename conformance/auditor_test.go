@@ -2,9 +2,11 @@ package conformance
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/postgres/pgtest"
@@ -235,5 +237,79 @@ func TestLeaksOfOthersAreTheirs(t *testing.T) {
 	cell := pgtest.Run(t, compile(t, s, bench.Connecting{}), pgtest.Store(t, dsn)).Cells[0]
 	if cell.Verdict != bench.Sound || cell.Audit["leaked_locks"] != 0 {
 		t.Errorf("verdict %s, findings %+v", cell.Verdict, cell.Findings)
+	}
+}
+
+// negligent is none whose transactions end as these functions say, if at all.
+type negligent struct {
+	strategies.None
+	end func(bench.Conn) error
+}
+
+type negligentDiscipline struct {
+	bench.Discipline
+	end func(bench.Conn) error
+}
+
+type negligentSession struct {
+	bench.Session
+	conn bench.Conn
+	end  func(bench.Conn) error
+}
+
+func (negligent) Info() bench.StrategyInfo {
+	info := strategies.None{}.Info()
+	info.Name = "negligent"
+	return info
+}
+
+func (n negligent) Bind(b bench.Binding) (bench.Discipline, error) {
+	d, err := n.None.Bind(b)
+	return negligentDiscipline{d, n.end}, err
+}
+
+func (d negligentDiscipline) Open(c bench.Conn, think func()) bench.Session {
+	return negligentSession{d.Discipline.Open(c, think), c, d.end}
+}
+
+func (s negligentSession) Commit() error   { return s.end(s.conn) }
+func (s negligentSession) Rollback() error { return nil }
+
+// TestNeglectIsTheNeglectfuls: what a strategy leaves open is counted against it, neither breaks the run nor holds up the next trial,
+// and is not held against the strategy that comes after it.
+func TestNeglectIsTheNeglectfuls(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(bench.Conn) error
+		says string
+	}{
+		{"an open transaction", func(bench.Conn) error { return nil }, ""},
+		{"a failed transaction", func(c bench.Conn) error {
+			_, err := c.Exec(&bench.Stmt{SQL: "SELECT 1 / 0"}, nil)
+			return err
+		}, "division by zero"},
+		{"a session lock", func(c bench.Conn) error {
+			if _, err := c.Exec(&bench.Stmt{SQL: "SELECT pg_advisory_lock_shared(4711)"}, nil); err != nil {
+				return err
+			}
+			return c.Commit()
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := plan(1, "negligent", "pessimistic")
+			s.Connections, s.Trials, s.Warmup, s.Deadline = 2, 2, 1, bench.Duration(500*time.Millisecond) // who waits for what was left open is told so soon
+			all := append(strategies.All(), negligent{end: c.end})
+			rep := pgtest.Run(t, pgtest.Compile(t, s, all, scenarios.All(), bench.Connecting{}), pgtest.Store(t, pgtest.DSN(t)))
+			bad, good := rep.Cells[0], rep.Cells[1]
+			if bad.Audit["leaked_locks"] == 0 || bad.Verdict != bench.Violated || !bad.ClaimBroken {
+				t.Errorf("verdict %s, claim broken %v, audit %v", bad.Verdict, bad.ClaimBroken, bad.Audit)
+			}
+			if good.Audit["leaked_locks"] != 0 || len(good.Findings) > 0 || good.Outcomes["confirmed"] != 3 {
+				t.Errorf("the strategy beside it: %v, %+v", good.Outcomes, good.Findings)
+			}
+			if said := slices.ContainsFunc(slices.Collect(maps.Keys(bad.Errors)), func(text string) bool { return strings.Contains(text, c.says) }); !said && c.says != "" {
+				t.Errorf("%q is not among the errors %v", c.says, bad.Errors)
+			}
+		})
 	}
 }

@@ -35,7 +35,7 @@ func (Unique) Bind(b bench.Binding) (bench.Discipline, error) {
 			}
 		}
 		q := &tableSQL{
-			read:  &bench.Stmt{Name: "read", SQL: claimedSQL(t, false) + " WHERE t." + t.Key + " = $1", Columns: len(t.Columns)},
+			read:  &bench.Stmt{Name: "read", SQL: claimedSQL(t) + " WHERE t." + t.Key + " = $1", Columns: len(t.Columns)},
 			write: &bench.Stmt{Name: "claim", SQL: fmt.Sprintf("INSERT INTO %s%s (%s, %s) VALUES ($1, $2)", schema, t.Claim.Table, t.Claim.Key, t.Claim.Column)},
 		}
 		d.tables[t] = q
@@ -47,7 +47,7 @@ func (Unique) Bind(b bench.Binding) (bench.Discipline, error) {
 }
 
 // claimedSQL reads a table with the claimed column taken from the claims.
-func claimedSQL(t *bench.Table, versioned bool) string {
+func claimedSQL(t *bench.Table) string {
 	sql := "SELECT "
 	for i, c := range t.Columns {
 		if i > 0 {
@@ -58,9 +58,6 @@ func claimedSQL(t *bench.Table, versioned bool) string {
 		} else {
 			sql += "t." + c
 		}
-	}
-	if versioned {
-		sql += ", t." + t.Version
 	}
 	return sql + fmt.Sprintf(" FROM %s%s t LEFT JOIN %s%s c ON c.%s = t.%s", schema, t.Name, schema, t.Claim.Table, t.Claim.Key, t.Key)
 }

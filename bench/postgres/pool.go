@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -74,10 +75,18 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// Prepare makes statements and time limits ready on every connection.
+// Prepare makes statements and time limits ready on every connection; one that is gone, as [Store.Restore] may have ended it, is opened
+// again.
 func (p *pool) Prepare(ctx context.Context, cfg bench.SessionConfig) error {
 	p.session = cfg
-	return p.each(func(c *conn) error { return c.setUp(ctx, cfg) })
+	return p.each(func(c *conn) error {
+		err := c.setUp(ctx, cfg)
+		var f *bench.Fault
+		if errors.As(err, &f) && f.Broken && !f.Aborted {
+			_, err = p.Replace(ctx, c)
+		}
+		return err
+	})
 }
 
 func (p *pool) each(f func(*conn) error) error {
@@ -152,12 +161,16 @@ func (p *pool) Replace(ctx context.Context, broken bench.Conn) (bench.Conn, erro
 }
 
 // Flush makes the server publish the statistics of every session; servers before 15 cannot be asked to. The statement reads a table
-// because a session that touched none since its last report keeps its counts to itself.
+// because a session that touched none since its last report keeps its counts to itself. A session whose transaction a strategy left
+// open publishes nothing before that ends, and is left as it is for the audit to find.
 func (p *pool) Flush(context.Context) error {
 	if p.store.pooled || !p.store.flushes() {
 		return nil
 	}
 	return p.each(func(c *conn) error {
+		if c.status != 'I' {
+			return nil
+		}
 		p.store.flushed.Add(1)
 		return c.command("SELECT pg_stat_force_next_flush() FROM pg_class LIMIT 1", false)
 	})

@@ -313,6 +313,9 @@ func (s *Store) restore(ctx context.Context, fills []bench.Fill) error {
 			names = append(names, "lockbench."+f.Table.Claim.Table)
 		}
 	}
+	if err := s.evict(ctx); err != nil {
+		return fmt.Errorf("ending sessions that hold something: %w", err)
+	}
 	if _, err := s.admin.Exec(ctx, "TRUNCATE "+strings.Join(names, ", ")); err != nil {
 		return fmt.Errorf("emptying the tables: %w", err)
 	}
@@ -328,6 +331,14 @@ func (s *Store) restore(ctx context.Context, fills []bench.Fill) error {
 		return fmt.Errorf("vacuuming: %w", err)
 	}
 	return s.checkpoint(ctx)
+}
+
+// evict ends the racing sessions in which a strategy left something open: it would hold up the laying of the tables, or be found by the
+// audit of whoever races next.
+func (s *Store) evict(ctx context.Context) error {
+	_, err := s.admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity a WHERE application_name = $1
+		AND (state LIKE 'idle in transaction%' OR EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'advisory'))`, s.name)
+	return err
 }
 
 // spread sets how full pages get. schema.sql spreads a few rows over several pages, so that they are read through the index; a table

@@ -6,6 +6,7 @@ package trace
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockbench/lockbench/bench"
@@ -212,9 +213,17 @@ func stageRace(ctx context.Context, race *bench.Race, e *bench.Entrant, store St
 	into.Events, into.Notes = d.told()
 	into.Final = finalRows(race.Scenario.Tables(), st.final)
 	if c := rep.Cells; len(c) == 1 {
-		into.Verdict, into.Findings, into.ClaimBroken = c[0].Verdict, c[0].Findings, c[0].ClaimBroken
+		into.Verdict, into.Findings, into.ClaimBroken = verdict(&c[0], race.Scenario.Info()), c[0].Findings, c[0].ClaimBroken
 	}
 	return rep, err
+}
+
+// verdict is the cell's, but for the number of meetings that it asks for: here users do not meet by luck, they are made to.
+func verdict(c *bench.Cell, sc bench.ScenarioInfo) bench.Verdict {
+	if c.Verdict == bench.Undetermined && c.Contended > 0 && c.Outcomes[bench.Confirmed.String()] > 0 && slices.Contains(c.Claim, sc.Anomalies[0]) {
+		return bench.Sound
+	}
+	return c.Verdict
 }
 
 // unwatched is a race of which nobody is told while it lasts.
