@@ -203,7 +203,7 @@ func TestReaderOfAnotherRowDoesNotWait(t *testing.T) {
 func TestWaitingPolicies(t *testing.T) {
 	policies := map[string]bench.Contention{
 		"pessimistic:wait=nowait":                    bench.Nowait,
-		"pessimistic:wait=nowait:mode=no-key-update": bench.Nowait,
+		"pessimistic:mode=no-key-update:wait=nowait": bench.Nowait,
 		"pessimistic:wait=50ms":                      bench.LockTimeout,
 	}
 	play(t, slices.Sorted(maps.Keys(policies)), func(t *testing.T, s *stage) {
