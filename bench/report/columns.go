@@ -19,43 +19,49 @@ type line struct {
 
 // column is one column of the table.
 type column struct {
-	head string
-	rank int // importance: where space is short, the highest goes first
-	left bool
-	text func(l *line) string
+	head    string
+	short   string // what the head becomes before an essential column has to go; "" if it stays as it is
+	full    string // the head that became short
+	rank    int    // importance: where space is short, the highest goes first
+	left    bool
+	anomaly bool // counts what an audit found
+	text    func(l *line) string
 	// when says whether the column is worth its space in this report; nil: always.
 	when func(cells []bench.Cell) bool
 }
 
-// columns lists them in reading order. The ranks keep, on 80 columns, who won, whether it was right, and how fast it was.
+// essential is the rank up to which columns stay on 80 columns: who was right, how many were served, and what that cost.
+const essential = 7
+
+// columns lists them in reading order.
 func columns() []column {
 	return []column{
 		{head: "strategy", rank: 0, left: true, text: func(l *line) string { return l.cell.Strategy }},
 		{head: "verdict", rank: 1, left: true, text: verdict},
-		{head: "confirmed", rank: 3, text: outcome(bench.Confirmed)},
-		{head: "rejected", rank: 11, text: outcome(bench.Rejected)},
-		{head: "busy", rank: 10, text: outcome(bench.Busy)},
-		{head: "not found", rank: 9, text: outcome(bench.NotFound), when: anyone(bench.NotFound)},
-		{head: "indeterminate", rank: 7, text: outcome(bench.Indeterminate), when: anyone(bench.Indeterminate)},
-		{head: "failed", rank: 6, text: outcome(bench.Failed), when: anyone(bench.Failed)},
-		{head: "overbooked", rank: 2, text: audit("overbooked"), when: audited("overbooked")},
-		{head: "lost", rank: 5, text: audit("lost_updates"), when: audited("lost_updates")},
-		{head: "undersold", rank: 6, text: audit("undersold"), when: found("undersold")},
-		{head: "negative", rank: 6, text: audit("negative"), when: found("negative")},
-		{head: "unexplained", rank: 6, text: audit("unexplained"), when: found("unexplained")},
-		{head: "write skew", rank: 2, text: audit("write_skew"), when: audited("write_skew")},
-		{head: "sum drift", rank: 3, text: audit("sum_drift"), when: audited("sum_drift")},
-		{head: "double charged", rank: 2, text: audit("double_charged"), when: audited("double_charged")},
-		{head: "stuck", rank: 5, text: audit("stuck_reservations"), when: audited("stuck_reservations")},
-		{head: "leaked", rank: 6, text: audit("leaked_locks"), when: found("leaked_locks")},
-		{head: "conflicts", rank: 12, text: func(l *line) string { return scaled(l.cell.ConflictRate, 100, " %") }},
-		{head: "attempts/conf", rank: 13, text: func(l *line) string { return scaled(l.cell.Amplification, 1, "") }},
-		{head: "goodput/s", rank: 2, text: func(l *line) string { return scaled(l.cell.Goodput, 1, "") }},
-		{head: "× fastest", rank: 8, text: ratio},
-		{head: "p50 ms", rank: 4, text: percentile(50, func(p *bench.Percentiles) *float64 { return p.P50 })},
-		{head: "p95 ms", rank: 14, text: percentile(95, func(p *bench.Percentiles) *float64 { return p.P95 })},
-		{head: "p99 ms", rank: 6, text: percentile(99, func(p *bench.Percentiles) *float64 { return p.P99 })},
-		{head: "max ms", rank: 15, text: percentile(0, func(p *bench.Percentiles) *float64 { return p.Max })},
+		{head: "confirmed", short: "conf.", rank: 3, text: outcome(bench.Confirmed)},
+		{head: "rejected", rank: 15, text: outcome(bench.Rejected)},
+		{head: "busy", rank: 14, text: outcome(bench.Busy)},
+		{head: "not found", rank: 13, text: outcome(bench.NotFound), when: anyone(bench.NotFound)},
+		{head: "indeterminate", rank: 11, text: outcome(bench.Indeterminate), when: anyone(bench.Indeterminate)},
+		{head: "failed", rank: 9, text: outcome(bench.Failed), when: anyone(bench.Failed)},
+		{head: "overbooked", rank: 8, anomaly: true, text: audit("overbooked"), when: audited("overbooked")},
+		{head: "lost", rank: 10, anomaly: true, text: audit("lost_updates"), when: audited("lost_updates")},
+		{head: "undersold", rank: 10, anomaly: true, text: audit("undersold"), when: found("undersold")},
+		{head: "negative", rank: 10, anomaly: true, text: audit("negative"), when: found("negative")},
+		{head: "unexplained", rank: 10, anomaly: true, text: audit("unexplained"), when: found("unexplained")},
+		{head: "write skew", rank: 8, anomaly: true, text: audit("write_skew"), when: audited("write_skew")},
+		{head: "sum drift", rank: 9, anomaly: true, text: audit("sum_drift"), when: audited("sum_drift")},
+		{head: "double charged", rank: 8, anomaly: true, text: audit("double_charged"), when: audited("double_charged")},
+		{head: "stuck", rank: 10, anomaly: true, text: audit("stuck_reservations"), when: audited("stuck_reservations")},
+		{head: "leaked", rank: 10, anomaly: true, text: audit("leaked_locks"), when: found("leaked_locks")},
+		{head: "conflicts", short: "confl.", rank: 5, text: func(l *line) string { return scaled(l.cell.ConflictRate, 100, " %") }},
+		{head: "attempts/conf", short: "att.", rank: 7, text: func(l *line) string { return scaled(l.cell.Amplification, 1, "") }},
+		{head: "goodput/s", short: "good/s", rank: 2, text: func(l *line) string { return scaled(l.cell.Goodput, 1, "") }},
+		{head: "× fastest", rank: 12, text: ratio},
+		{head: "p50 ms", short: "p50", rank: 4, text: percentile(50, func(p *bench.Percentiles) *float64 { return p.P50 })},
+		{head: "p95 ms", rank: 16, text: percentile(95, func(p *bench.Percentiles) *float64 { return p.P95 })},
+		{head: "p99 ms", short: "p99", rank: 6, text: percentile(99, func(p *bench.Percentiles) *float64 { return p.P99 })},
+		{head: "max ms", rank: 17, text: percentile(0, func(p *bench.Percentiles) *float64 { return p.Max })},
 	}
 }
 
@@ -69,7 +75,7 @@ func worthwhile(cells []bench.Cell) []column {
 			head := strings.ReplaceAll(name, "_", " ")
 			known := slices.Contains(ownColumn, name) || slices.ContainsFunc(all, func(c column) bool { return c.head == head })
 			if cells[i].Audit[name] > 0 && !known {
-				all = slices.Insert(all, at, column{head: head, rank: 5, text: audit(name)})
+				all = slices.Insert(all, at, column{head: head, rank: 5, anomaly: true, text: audit(name)})
 			}
 		}
 	}
@@ -87,6 +93,18 @@ func verdict(l *line) string {
 		return "not run"
 	}
 	return l.cell.Verdict.String()
+}
+
+// countedVerdict is the verdict with the largest count of an anomaly, for a table whose columns of anomalies had to go.
+func countedVerdict(l *line) string {
+	most := int64(0)
+	for _, n := range l.cell.Audit {
+		most = max(most, n)
+	}
+	if l.cell.Verdict == bench.Violated && most > 0 {
+		return verdict(l) + " " + count(most)
+	}
+	return verdict(l)
 }
 
 func ran(l *line) bool { return len(l.cell.Trials) > 0 }

@@ -31,8 +31,8 @@ func writeMarkdown(w io.Writer, r *bench.Report, _ Options) error {
 	}
 	var b strings.Builder
 	for _, f := range footer(r) {
-		if command, ok := strings.CutPrefix(f, "again: "); ok {
-			f = "again: " + code(command)
+		if command, ok := strings.CutPrefix(f, again); ok {
+			f = again + code(command)
 		} else {
 			f = literal(f)
 		}

@@ -236,6 +236,9 @@ func load(r *bench.Report) string {
 	return text
 }
 
+// again begins the line of a footer that holds a command.
+const again = "again: "
+
 // footer is what makes the figures reproducible. Of several races each has its own load.
 func footer(r *bench.Report) []string {
 	srv := &r.Environment.Server
@@ -274,7 +277,7 @@ func footer(r *bench.Report) []string {
 	}
 	lines = append(lines, build)
 	if r.Command != "" {
-		lines = append(lines, "again: "+r.Command)
+		lines = append(lines, again+r.Command)
 	}
 	return lines
 }

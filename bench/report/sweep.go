@@ -110,6 +110,7 @@ func sweepTable(w io.Writer, s *sweep.Sweep, o Options) error {
 		return err
 	}
 	p := &prose{w: w, width: width}
+	p.note("", g.legend())
 	if len(dropped) > 0 {
 		p.note("", "left out for want of width: "+strings.Join(dropped, ", ")+" (a wider terminal, --format markdown or csv has them)")
 	}
@@ -125,9 +126,7 @@ func sweepTable(w io.Writer, s *sweep.Sweep, o Options) error {
 		}
 	}
 	p.gap()
-	for _, f := range sweepFooter(s) {
-		p.note("", f)
-	}
+	p.footer(sweepFooter(s))
 	return p.err
 }
 
@@ -204,8 +203,8 @@ func sweepMarkdown(w io.Writer, s *sweep.Sweep, _ Options) error {
 	}
 	b.WriteString("\n")
 	for _, f := range sweepFooter(s) {
-		if command, ok := strings.CutPrefix(f, "again: "); ok {
-			f = "again: " + code(command)
+		if command, ok := strings.CutPrefix(f, again); ok {
+			f = again + code(command)
 		} else {
 			f = literal(f)
 		}

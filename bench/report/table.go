@@ -53,10 +53,7 @@ func writeTable(w io.Writer, r *bench.Report, o Options) error {
 			return err
 		}
 	}
-	p.gap()
-	for _, f := range footer(r) {
-		p.note("", f)
-	}
+	p.footer(footer(r))
 	return p.err
 }
 
@@ -70,6 +67,7 @@ func tableOf(w io.Writer, p *prose, part bench.Part, o Options) error {
 		return err
 	}
 	p.wrote = false // a table stands before what follows
+	p.note("", grid.legend())
 	if len(dropped) > 0 {
 		p.note("", "left out for want of width: "+strings.Join(dropped, ", ")+" (a wider terminal, --format markdown or csv has them)")
 	}
@@ -155,34 +153,90 @@ func (g *grid) width() int {
 // keepAtLeast is how many of the most important columns stay however narrow the terminal is.
 const keepAtLeast = 2
 
-// shortLabel is what labels are shortened to before a figure has to go.
-const shortLabel = 24
+// What labels are shortened to before a figure has to go, and before an essential one has to.
+const (
+	shortLabel    = 24
+	shortestLabel = 18
+)
 
-// fit shortens long labels, leaves out the least important columns until the table fits, and then shortens labels further. It returns
-// the heads left out.
+// fit shortens long labels, leaves out the least important columns until the table fits, and gives the essential ones shorter heads and
+// labels before one of those has to go. It returns the heads left out.
 func (g *grid) fit(width int) (dropped []string) {
 	if width <= 0 {
 		return nil
 	}
 	g.shorten(max(shortLabel, g.widths()[0]-max(0, g.width()-width)))
-	for g.width() > width && len(g.cols) > keepAtLeast {
-		worst := 0
+	for g.width() > width && g.cols[g.least()].rank > essential {
+		dropped = append(dropped, g.drop())
+	}
+	if g.width() > width {
 		for j := range g.cols {
-			if g.cols[j].rank >= g.cols[worst].rank {
-				worst = j
+			if c := &g.cols[j]; c.short != "" {
+				c.full, c.head = c.head, c.short
 			}
 		}
-		dropped = append(dropped, g.cols[worst].head)
-		g.cols = slices.Delete(g.cols, worst, worst+1)
-		for i := range g.rows {
-			g.rows[i] = slices.Delete(g.rows[i], worst, worst+1)
-		}
+		g.shorten(max(shortestLabel, g.widths()[0]-max(0, g.width()-width)))
+	}
+	for g.width() > width && len(g.cols) > keepAtLeast {
+		dropped = append(dropped, g.drop())
 	}
 	if over := g.width() - width; over > 0 {
 		g.shorten(max(4, g.widths()[0]-over))
 	}
 	slices.SortStableFunc(dropped, func(a, b string) int { return cmp.Compare(order(a), order(b)) })
 	return dropped
+}
+
+// legend says what the shorter heads stand for; "" if there are none.
+func (g *grid) legend() string {
+	var all, ms []string
+	for _, c := range g.cols {
+		switch {
+		case c.full == "":
+		case c.full == c.head+" ms":
+			ms = append(ms, c.head)
+		default:
+			all = append(all, c.head+" "+c.full)
+		}
+	}
+	if len(ms) > 0 {
+		all = append(all, strings.Join(ms, " and ")+" in ms")
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "heads: " + strings.Join(all, ", ")
+}
+
+// least is the least important column, the last of several.
+func (g *grid) least() int {
+	worst := 0
+	for j := range g.cols {
+		if g.cols[j].rank >= g.cols[worst].rank {
+			worst = j
+		}
+	}
+	return worst
+}
+
+// drop leaves out the least important column and returns its head. Where it counted anomalies the verdict says how many there were.
+func (g *grid) drop() string {
+	at := g.least()
+	gone := g.cols[at]
+	g.cols = slices.Delete(g.cols, at, at+1)
+	for i := range g.rows {
+		g.rows[i] = slices.Delete(g.rows[i], at, at+1)
+	}
+	if gone.anomaly {
+		for j, c := range g.cols {
+			for i := range g.rows {
+				if c.head == "verdict" {
+					g.rows[i][j] = countedVerdict(&line{cell: g.cells[i]})
+				}
+			}
+		}
+	}
+	return cmp.Or(gone.full, gone.head)
 }
 
 // shorten cuts labels to a width.
@@ -349,6 +403,19 @@ func (p *prose) note(label, text string) {
 		}
 		if p.err == nil {
 			_, p.err = fmt.Fprintln(p.w, strings.TrimRight(lead+l, " "))
+		}
+	}
+}
+
+// footer writes the lines that make the figures reproducible. The command stays in one piece, so that it can be copied from a terminal,
+// which breaks lines without putting anything into them.
+func (p *prose) footer(lines []string) {
+	p.gap()
+	for _, l := range lines {
+		if !strings.HasPrefix(l, again) {
+			p.note("", l)
+		} else if p.err == nil {
+			_, p.err = fmt.Fprintln(p.w, printable(l))
 		}
 	}
 }

@@ -141,11 +141,21 @@ func (s *source) open(ctx context.Context, connections int, say func(string, ...
 // plainWord needs no quotes in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// commandLine is the command as it could be typed again, for the report; passwords stay out of it.
+// commandLine is the command as it could be typed again, for the report; passwords stay out of it, and so does what only says where the
+// report went: who repeats a run does not mean to overwrite its files.
 func commandLine(args []string) string {
 	out := []string{"lockbench"}
-	for i, arg := range args {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		name, _, hasValue := strings.Cut(arg, "=")
 		switch {
+		case name == "--output" || name == "--format":
+			if !hasValue {
+				i++
+			}
+			continue
+		case name == "--quiet" || name == "--no-color":
+			continue
 		case strings.HasPrefix(arg, "--dsn="):
 			arg = "--dsn=" + withoutPassword(strings.TrimPrefix(arg, "--dsn="))
 		case i > 0 && args[i-1] == "--dsn":

@@ -10,7 +10,8 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{nil, "lockbench"},
 		{[]string{"run", "--fail-on", "p99>50ms"}, "lockbench run --fail-on 'p99>50ms'"},
-		{[]string{"run", "--output", "it's"}, `lockbench run --output 'it'\''s'`},
+		{[]string{"run", "--fail-on", "it's"}, `lockbench run --fail-on 'it'\''s'`},
+		{[]string{"run", "--output", "a.json", "--users", "5", "--format=json", "--quiet", "--output=b.md", "--no-color", "--format", "csv"}, "lockbench run --users 5"},
 		{[]string{"run", "--dsn", "postgres://u:secret@h:5/d?sslmode=disable"}, "lockbench run --dsn 'postgres://u@h:5/d?sslmode=disable'"},
 		{[]string{"run", "--dsn=postgres://u@h/d?password=secret"}, "lockbench run --dsn=postgres://u@h/d"},
 		{[]string{"run", "--dsn", "host=h password=secret user=u"}, "lockbench run --dsn 'host=h  user=u'"},
