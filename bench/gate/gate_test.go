@@ -149,3 +149,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestRead(t *testing.T) {
+	p99, share := 12.345, 0.25
+	c := &bench.Cell{
+		Figures: bench.Figures{Retries: 7, ConflictRate: &share, Latency: map[string]bench.Percentiles{"confirmed": {P99: &p99}}},
+		Trials:  []bench.Trial{{}},
+	}
+	for text, want := range map[string]string{"p99>200ms": "12.35ms", "conflict_rate>20%": "25%", "retries>5": "7", "goodput<5/s": "not measured"} {
+		l, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Read(c); got != want {
+			t.Errorf("%s reads %s, want %s", l.Figure, got, want)
+		}
+	}
+}

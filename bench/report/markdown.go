@@ -56,26 +56,31 @@ func markdownOf(w io.Writer, part bench.Part) error {
 	for _, s := range sentences(r) {
 		fmt.Fprintf(&b, "\n%s\n", literal(s))
 	}
-	fs, ws := failures(r), warnings(r)
-	if len(fs)+len(ws) > 0 {
-		b.WriteString("\n")
-	}
-	for _, f := range fs {
-		fmt.Fprintf(&b, "- **failed:** %s\n", literal(f))
-	}
-	for _, wg := range ws {
-		fmt.Fprintf(&b, "- **warning:** %s", literal(wg.message))
-		if wg.fix != "" {
-			fmt.Fprintf(&b, " — fix: %s", literal(wg.fix))
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString("\n")
+	notes(&b, r)
 	if part.Name != "" {
 		fmt.Fprintf(&b, "<sub>%s</sub>\n\n", literal(load(r)))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// notes writes what failed and what a reader must know before believing the figures.
+func notes(b *strings.Builder, r *bench.Report) {
+	fs, ws := failures(r), warnings(r)
+	if len(fs)+len(ws) > 0 {
+		b.WriteString("\n")
+	}
+	for _, f := range fs {
+		fmt.Fprintf(b, "- **failed:** %s\n", literal(f))
+	}
+	for _, wg := range ws {
+		fmt.Fprintf(b, "- **warning:** %s", literal(wg.message))
+		if wg.fix != "" {
+			fmt.Fprintf(b, " — fix: %s", literal(wg.fix))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
 }
 
 func (g *grid) markdown(w io.Writer) error {

@@ -78,10 +78,12 @@ func (p *pixels) path(pts []point, closed bool, pn pen) {
 
 // polygons fills several shapes in one go, so that where they overlap nothing shows.
 func (p *pixels) polygons(c color.RGBA, shapes ...[]point) {
-	r := vector.NewRasterizer(p.img.Bounds().Dx(), p.img.Bounds().Dy())
+	within := p.around(shapes)
+	r := vector.NewRasterizer(within.Dx(), within.Dy())
+	left, top := float32(within.Min.X), float32(within.Min.Y)
 	for _, s := range shapes {
 		for i, q := range clockwise(s) {
-			x, y := float32(q.x*pixelRatio), float32(q.y*pixelRatio)
+			x, y := float32(q.x*pixelRatio)-left, float32(q.y*pixelRatio)-top
 			if i == 0 {
 				r.MoveTo(x, y)
 			} else {
@@ -90,7 +92,20 @@ func (p *pixels) polygons(c color.RGBA, shapes ...[]point) {
 		}
 		r.ClosePath()
 	}
-	r.Draw(p.img, p.img.Bounds(), image.NewUniform(c), image.Point{})
+	r.Draw(p.img, within, image.NewUniform(c), image.Point{})
+}
+
+// around is the part of the picture that shapes lie in: to look at all of it for every mark would take seconds.
+func (p *pixels) around(shapes [][]point) image.Rectangle {
+	low, high := point{math.Inf(1), math.Inf(1)}, point{math.Inf(-1), math.Inf(-1)}
+	for _, s := range shapes {
+		for _, q := range s {
+			low = point{min(low.x, q.x), min(low.y, q.y)}
+			high = point{max(high.x, q.x), max(high.y, q.y)}
+		}
+	}
+	r := image.Rect(int(math.Floor(low.x*pixelRatio)), int(math.Floor(low.y*pixelRatio)), int(math.Ceil(high.x*pixelRatio)), int(math.Ceil(high.y*pixelRatio)))
+	return r.Intersect(p.img.Bounds())
 }
 
 // clockwise turns a shape round if need be: shapes of opposite directions would cut holes into each other.

@@ -1,56 +1,25 @@
 package report
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/sweep"
 )
 
-// sweepFormat is one way to write a sweep.
-type sweepFormat struct {
-	name  string
-	write func(w io.Writer, s *sweep.Sweep, o Options) error
-}
-
-func sweepFormats() []sweepFormat {
-	return []sweepFormat{
-		{"table", sweepTable}, {"markdown", sweepMarkdown}, {"csv", sweepCSV}, {"json", sweepJSON},
-		{"html", sweepHTML}, {"svg", sweepSVG}, {"png", sweepPNG},
-	}
-}
-
-// SweepFormats lists the names of the formats that a sweep can be written in.
-func SweepFormats() []string {
-	var names []string
-	for _, f := range sweepFormats() {
-		names = append(names, f.name)
-	}
-	return names
-}
-
-// WriteSweep writes the sweep in a format.
+// WriteSweep writes the sweep in a format. Those that have no form of their own for it write its races.
 func WriteSweep(w io.Writer, name string, s *sweep.Sweep, o Options) error {
-	for _, f := range sweepFormats() {
-		if f.name == name {
-			return f.write(w, s, o)
-		}
+	own := map[string]func(w io.Writer, s *sweep.Sweep, o Options) error{
+		"table": sweepTable, "markdown": sweepMarkdown, "json": sweepJSON, "html": sweepHTML, "svg": sweepSVG, "png": sweepPNG,
 	}
-	return NoSweep(name)
-}
-
-// NoSweep is the error of a format that cannot hold a sweep; nil if it can.
-func NoSweep(format string) error {
-	if slices.Contains(SweepFormats(), format) {
-		return nil
+	if write := own[name]; write != nil {
+		return write(w, s, o)
 	}
-	return bench.Hintf("one of "+strings.Join(SweepFormats(), ", "), "there is no %q form of a sweep", format)
+	return Write(w, name, s.Report, o)
 }
 
 // sweepRows are the points of all strategies as rows of one table.
@@ -74,13 +43,18 @@ func sweepRows(s *sweep.Sweep) (cols []column, rows []line) {
 	}
 	for _, c := range worthwhile(cells) {
 		switch {
-		case slices.Contains([]string{"× fastest", "rejected", "undersold", "max ms", "lost"}, c.head):
+		case slices.Contains([]string{"× fastest", "rejected", "max ms"}, c.head):
 			continue // what a run's own table is for
+		case !slices.ContainsFunc(rows, func(l line) bool { text := c.text(&l); return text != "0" && text != dash }):
+			continue // nothing of the kind at any point
 		case c.head == "verdict":
-			cols = append(cols, column{head: head, rank: 1, text: func(l *line) string { return values[l.cell] }})
-			c.rank = 3
-		case c.head == "attempts/conf":
-			c.rank = 2
+			cols = append(cols, column{head: head, text: func(l *line) string { return values[l.cell] }})
+		}
+		// On a narrow terminal a curve needs its figures first; counts are summed up by the verdict.
+		if i := slices.Index([]string{"strategy", "goodput/s", "attempts/conf", "verdict", "p99 ms", "conflicts", "p50 ms"}, c.head); i >= 0 {
+			c.rank = i
+		} else {
+			c.rank += 10
 		}
 		cols = append(cols, c)
 	}
@@ -119,7 +93,11 @@ func sweepTable(w io.Writer, s *sweep.Sweep, o Options) error {
 		p.note("", text)
 	}
 	p.gap()
-	for _, wg := range warnings(telling(s)) {
+	told := telling(s)
+	for _, f := range failures(told) {
+		p.note(paint(o, red, "failed:  "), f)
+	}
+	for _, wg := range warnings(told) {
 		p.note(paint(o, yellow, "warning: "), wg.message)
 		if wg.fix != "" {
 			p.note("         ", "fix: "+wg.fix)
@@ -146,6 +124,12 @@ func telling(s *sweep.Sweep) *bench.Report {
 			w.Message = "at " + w.Race + ": " + w.Message
 		}
 		r.Warnings = append(r.Warnings, w)
+	}
+	r.Gate = slices.Clone(r.Gate)
+	for i := range r.Gate {
+		if a := &r.Gate[i]; a.Race != "" {
+			a.Message = "at " + a.Race + ": " + a.Message
+		}
 	}
 	return &r
 }
@@ -193,15 +177,7 @@ func sweepMarkdown(w io.Writer, s *sweep.Sweep, _ Options) error {
 		return err
 	}
 	b.Reset()
-	b.WriteString("\n")
-	for _, wg := range warnings(telling(s)) {
-		fmt.Fprintf(&b, "- **warning:** %s", literal(wg.message))
-		if wg.fix != "" {
-			fmt.Fprintf(&b, " — fix: %s", literal(wg.fix))
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString("\n")
+	notes(&b, telling(s))
 	for _, f := range sweepFooter(s) {
 		if command, ok := strings.CutPrefix(f, again); ok {
 			f = again + code(command)
@@ -212,41 +188,6 @@ func sweepMarkdown(w io.Writer, s *sweep.Sweep, _ Options) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// sweepCSV writes one row a strategy, point and trial.
-func sweepCSV(w io.Writer, s *sweep.Sweep, _ Options) error {
-	p, err := sweep.Lookup(s.Parameter)
-	if err != nil {
-		return err
-	}
-	fields := csvFields(auditCounts(s.Report))
-	row := []string{p.Name}
-	if p.Unit == "ms" {
-		row[0] += "_ms"
-	}
-	for _, f := range fields {
-		row = append(row, f.name)
-	}
-	out := csv.NewWriter(w)
-	if err := out.Write(row); err != nil {
-		return err
-	}
-	for _, strategy := range s.Strategies() {
-		for _, pt := range s.Points(strategy) {
-			for j := range pt.Cell.Trials {
-				row[0] = strconv.FormatFloat(pt.Value, 'f', -1, 64)
-				for k, f := range fields {
-					row[k+1] = f.of(pt.Cell, &pt.Cell.Trials[j])
-				}
-				if err := out.Write(row); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	out.Flush()
-	return out.Error()
 }
 
 func sweepJSON(w io.Writer, s *sweep.Sweep, _ Options) error {

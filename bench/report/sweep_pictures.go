@@ -31,25 +31,36 @@ func sweepPlots(s *sweep.Sweep) ([]plot, error) {
 	if len(s.Curves) == 0 {
 		return nil, nothingToPlot()
 	}
-	ps := []plot{
-		sweepPlot(s, p, sweepFigure{
-			name: "goodput", title: "Goodput", help: "confirmed operations per second", unit: "/s",
+	var ps []plot
+	for _, f := range []sweepFigure{
+		{
+			name: "goodput", title: "Goodput", help: "confirmed a second", unit: "/s",
 			of: func(f *bench.Figures) *float64 { return f.Goodput }, law: (*sweep.Scaling).At,
-		}),
-		sweepPlot(s, p, sweepFigure{
+		},
+		{
 			name: "amplification", title: "Attempts per confirmed operation", help: "1: nobody had to try again",
 			of: func(f *bench.Figures) *float64 { return f.Amplification }, logarithmic: true,
-		}),
-	}
-	for i := range ps {
-		ps[i] = headed(ps[i])
+		},
+		{
+			name: "p99_ms", title: "99th percentile of confirmed operations", help: "where enough were confirmed", unit: "ms",
+			of: func(f *bench.Figures) *float64 {
+				if l := f.Latency[bench.Confirmed.String()]; l.Count >= bench.MinSamples(99) {
+					return l.P99
+				}
+				return nil
+			}, logarithmic: true,
+		},
+	} {
+		if drawn := sweepPlot(s, p, f); drawn != nil {
+			ps = append(ps, headed(*drawn))
+		}
 	}
 	return ps, nil
 }
 
 // sweepFigure is what one picture of a sweep shows.
 type sweepFigure struct {
-	name, title, help, unit string
+	name, title, help, unit string // the name is that of its interval, too
 	of                      func(f *bench.Figures) *float64
 	law                     func(s *sweep.Scaling, n float64) float64 // the fitted curve, drawn thin; nil: none
 	logarithmic             bool
@@ -61,7 +72,7 @@ const dodge = 0.008
 // narrow is the share of a linear axis below which a curve could not be read.
 const narrow = 0.02
 
-func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) plot {
+func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) *plot {
 	type spread struct{ at, value, low, high float64 }
 	all := sweepSeries(s)
 	of := make([][]spread, len(all))
@@ -94,6 +105,9 @@ func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) plot {
 			highest = min(highest, top)
 		}
 	}
+	if len(values) == 0 {
+		return nil // nothing was confirmed, or not often enough
+	}
 	x := across(values)
 	var y scale
 	if f.logarithmic || highest < narrow*most {
@@ -105,7 +119,7 @@ func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) plot {
 	} else {
 		y = linear(most, 6)
 	}
-	kind := "the lowest and the highest trial"
+	kind := "lowest and highest trial"
 	if interval {
 		kind = "95 % of the medians"
 	}
@@ -127,15 +141,12 @@ func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) plot {
 		}
 		c.thin = len(c.pts)
 		curves = append(curves, c)
-		if f.law != nil && fitted != nil && len(of[i]) > 1 {
+		if f.law != nil && fitted != nil {
 			thin = true
 			law := curve{series: se, bare: true}
-			from, to := of[i][0].at, of[i][len(of[i])-1].at
+			from, to := fitted.From, fitted.To
 			for k := range 61 {
-				n := from + (to-from)*float64(k)/60
-				if from > 0 {
-					n = from * math.Pow(to/from, float64(k)/60)
-				}
+				n := from * math.Pow(to/from, float64(k)/60)
 				if v := f.law(fitted, n); y.of(v) <= 1.02 {
 					law.pts = append(law.pts, point{x.of(n), y.of(v)})
 				}
@@ -144,13 +155,14 @@ func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) plot {
 		}
 	}
 	if thin {
-		f.help += "; thin: the fitted law"
+		f.help += "; thin: the law"
 	}
 	name := p.Name
 	if p.Unit != "" {
 		name += ", " + p.Unit
 	}
-	return curvePlot(plot{name: f.name, title: f.title, help: f.help}, curves, x, y, tickText, name, f.unit)
+	drawn := curvePlot(plot{name: f.name, title: f.title, help: f.help}, curves, x, y, tickText, name, f.unit)
+	return &drawn
 }
 
 // across is the axis of the parameter, with ticks at the values that were measured. It is logarithmic where they span more than a factor
@@ -158,9 +170,6 @@ func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) plot {
 func across(values []float64) scale {
 	slices.SortFunc(values, cmp.Compare)
 	values = slices.Compact(values)
-	if len(values) == 0 {
-		return linear(1, 2)
-	}
 	low, high := values[0], values[len(values)-1]
 	s := linear(high, 6)
 	if low > 0 && high > 4*low {
@@ -195,6 +204,21 @@ func sweepPNG(w io.Writer, s *sweep.Sweep, _ Options) error {
 	return drawPNG(w, ps)
 }
 
+// judged holds one cell a strategy, with what its points say of it together.
+func judged(s *sweep.Sweep) *bench.Report {
+	r := &bench.Report{Partial: s.Report.Partial}
+	for _, c := range s.Curves {
+		var one bench.Cell
+		for _, pt := range s.Points(c.Strategy) {
+			broken := one.ClaimBroken || pt.Cell.ClaimBroken
+			one = *pt.Cell
+			one.Verdict, one.ClaimBroken = c.Verdict, broken
+		}
+		r.Cells = append(r.Cells, one)
+	}
+	return r
+}
+
 // sweepHTML writes the sweep as one page that needs nothing else.
 func sweepHTML(w io.Writer, s *sweep.Sweep, _ Options) error {
 	parts := s.Report.Parts()
@@ -206,19 +230,16 @@ func sweepHTML(w io.Writer, s *sweep.Sweep, _ Options) error {
 		Partial: one.Partial, Command: printable(one.Command), Inks: template.CSS(inkRules()), //nolint:gosec // made of constants
 	}
 	race := htmlRace{Note: "One row a strategy and point. ~ marks a percentile that rests on fewer than ten operations beyond it, – what was not measured."}
-	texts := sweepSentences(s)
-	p.Headline = "Nothing was measured."
-	for _, c := range s.Curves {
-		p.Verdict = max(p.Verdict, c.Verdict)
-	}
-	for i, text := range texts {
-		if i == 0 {
-			p.Headline = printable(text)
-			continue
-		}
+	p.Verdict, p.Headline = headline(judged(s))
+	p.Headline = printable(p.Headline)
+	for _, text := range sweepSentences(s) {
 		race.Sentences = append(race.Sentences, printable(text))
 	}
-	for _, wg := range warnings(telling(s)) {
+	told := telling(s)
+	for _, f := range failures(told) {
+		race.Failures = append(race.Failures, printable(f))
+	}
+	for _, wg := range warnings(told) {
 		race.Warnings = append(race.Warnings, htmlWarning{printable(wg.message), printable(wg.fix)})
 	}
 	cols, rows := sweepRows(s)

@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/sweep"
@@ -21,13 +23,13 @@ func sweepSentences(s *sweep.Sweep) []string {
 		all = append(all, curveText(s, p, &s.Curves[i]))
 	}
 	for i := range s.Curves {
-		if text := retryingText(p, &s.Curves[i]); text != "" {
-			all = append(all, text)
+		if c := &s.Curves[i]; c.Usable != nil {
+			all = append(all, usableText(p, c))
 		}
 	}
 	for i := range s.Curves {
-		if c := &s.Curves[i]; c.Usable != nil {
-			all = append(all, usableText(p, c))
+		if text := retryingText(p, &s.Curves[i]); text != "" {
+			all = append(all, text)
 		}
 	}
 	for i := range s.Curves {
@@ -81,16 +83,26 @@ func curveText(s *sweep.Sweep, p sweep.Parameter, c *sweep.Curve) string {
 	default:
 		text += ", growing like " + power(p, g)
 	}
-	return text + "; " + goodputText(p, c, points) + "."
+	return text + "; " + goodputText(p, c) + "."
 }
 
 // power writes a law with its interval, as "users^0.9 (0.8 to 1.0)".
 func power(p sweep.Parameter, g *sweep.Growth) string {
-	return fmt.Sprintf("%s^%.2g (%.2g to %.2g)", p.Name, g.Exponent, g.Low, g.High)
+	digits := 1
+	if g.High-g.Low < 0.2 { // no more digits than the interval supports
+		digits = 2
+	}
+	text := func(v float64) string {
+		s := strconv.FormatFloat(v, 'f', digits, 64)
+		if strings.Trim(s, "-0.") == "" {
+			return strings.TrimPrefix(s, "-") // nothing is negative zero
+		}
+		return s
+	}
+	return fmt.Sprintf("%s^%s (%s to %s)", p.Name, text(g.Exponent), text(g.Low), text(g.High))
 }
 
-func goodputText(p sweep.Parameter, c *sweep.Curve, points []sweep.Point) string {
-	first, last := points[0].Value, points[len(points)-1].Value
+func goodputText(p sweep.Parameter, c *sweep.Curve) string {
 	if c.Best == nil {
 		return "nobody was confirmed"
 	}
@@ -103,11 +115,11 @@ func goodputText(p sweep.Parameter, c *sweep.Curve, points []sweep.Point) string
 	}
 	switch c.Scaling.Shape {
 	case sweep.Level:
-		return fmt.Sprintf("goodput is the same from %s to %s", p.Text(first), at(p, last))
+		return fmt.Sprintf("goodput is the same from %s to %s", p.Text(c.Scaling.From), at(p, c.Scaling.To))
 	case sweep.Rises:
-		return fmt.Sprintf("goodput still rises at %s, the most measured", at(p, last))
+		return fmt.Sprintf("goodput still rises at %s, the most measured", at(p, c.Scaling.To))
 	case sweep.Falls:
-		return fmt.Sprintf("goodput is best with %s, the fewest measured", at(p, first))
+		return fmt.Sprintf("goodput is best with %s, the fewest measured", at(p, c.Scaling.From))
 	case sweep.Peaks:
 	}
 	k := c.Scaling.Peak
@@ -148,8 +160,8 @@ func retryingText(p sweep.Parameter, c *sweep.Curve) string {
 func usableText(p sweep.Parameter, c *sweep.Curve) string {
 	kept, failed := c.Usable.Kept, c.Usable.Failed
 	switch {
-	case kept == nil && failed == nil:
-		return c.Strategy + " was not tried."
+	case c.Verdict == bench.Violated:
+		return c.Strategy + " is not usable: it is not sound."
 	case kept == nil:
 		return fmt.Sprintf("%s is not usable even at %s (%s).", c.Strategy, at(p, failed.Value), failed.Figures)
 	case failed == nil:

@@ -141,11 +141,15 @@ func (s *Sweep) scaling(c *Curve, points []Point, goodputs []float64) (*Scaling,
 	case c.Verdict == bench.Violated:
 		return nil, "it is not sound, so its goodput is none"
 	}
-	var ns []float64
-	for _, p := range points {
-		ns = append(ns, p.Value)
+	var ns, xs []float64
+	for i, p := range points {
+		// Users in line for a connection are not at work, and connections that nobody uses are idle: neither is more of what scales.
+		if s.Parameter == "users" && p.Plan.Users > p.Plan.Connections || s.Parameter == "connections" && p.Plan.Connections > p.Plan.Users {
+			continue
+		}
+		ns, xs = append(ns, p.Value), append(xs, goodputs[i])
 	}
-	return scale(ns, goodputs)
+	return scale(ns, xs)
 }
 
 // Passed reports whether a cell keeps to every limit.

@@ -198,5 +198,10 @@ func Read(rd io.Reader) (*Sweep, error) {
 	if s.Report == nil || s.Report.Schema != bench.Schema {
 		return nil, bench.Hintf(saveOne, "this sweep holds no report of schema %q", bench.Schema)
 	}
+	for _, c := range s.Curves {
+		if len(s.Points(c.Strategy)) == 0 {
+			return nil, bench.Hintf(saveOne, "this sweep holds a curve of %q, and no points", c.Strategy)
+		}
+	}
 	return &s, nil
 }

@@ -16,6 +16,8 @@ type Scaling struct {
 	Sigma  float64 `json:"sigma"`  // the share that waits in line
 	Kappa  float64 `json:"kappa"`  // what each pays for every other one
 	Points int     `json:"points"`
+	From   float64 `json:"from"` // the points that were fitted
+	To     float64 `json:"to"`
 	Off    float64 `json:"off"` // typical distance of the points from the law, as a share
 	// Peak is where the law is highest, sqrt((1−σ)/κ); absent where that lies outside of what was measured, which Shape tells.
 	Peak  *Peak `json:"peak,omitempty"`
@@ -66,7 +68,7 @@ func (s *Scaling) summit() float64 {
 func scale(ns, xs []float64) (*Scaling, string) {
 	distinct := slices.Compact(slices.Sorted(slices.Values(ns)))
 	if len(distinct) < minUSL {
-		return nil, fmt.Sprintf("the scalability law needs %d points, there are %d", minUSL, len(distinct))
+		return nil, fmt.Sprintf("the scalability law needs %d points with a connection a user, there are %d", minUSL, len(distinct))
 	}
 	for i := range xs {
 		if !(xs[i] > 0) || ns[i] < 1 {
@@ -77,7 +79,7 @@ func scale(ns, xs []float64) (*Scaling, string) {
 	if s == nil {
 		return nil, "the scalability law does not fit"
 	}
-	s.Points = len(ns)
+	s.Points, s.From, s.To = len(ns), distinct[0], distinct[len(distinct)-1]
 	free := len(ns) - s.parameters()
 	var off float64
 	for i := range ns {
@@ -88,7 +90,7 @@ func scale(ns, xs []float64) (*Scaling, string) {
 	if s.Off > maxOff {
 		return nil, fmt.Sprintf("the scalability law does not fit: points typically lie %.0f %% off it", 100*s.Off)
 	}
-	s.peak(ns, xs, distinct[0], distinct[len(distinct)-1])
+	s.peak(ns, xs)
 	return s, ""
 }
 
@@ -104,7 +106,8 @@ func (s *Scaling) parameters() int {
 }
 
 // peak says where goodput is best, as far as that was measured.
-func (s *Scaling) peak(ns, xs []float64, low, high float64) {
+func (s *Scaling) peak(ns, xs []float64) {
+	low, high := s.From, s.To
 	least, most := math.Inf(1), 0.0
 	for k := range steps + 1 {
 		v := s.At(low * math.Pow(high/low, float64(k)/steps))

@@ -106,8 +106,8 @@ func TestUSLRefuses(t *testing.T) {
 		ns, xs []float64
 		want   string
 	}{
-		"too few":           {[]float64{1, 2, 4, 8}, []float64{1, 2, 3, 4}, "needs 5 points, there are 4"},
-		"too few values":    {[]float64{1, 2, 4, 8, 8, 8}, []float64{1, 2, 3, 4, 4, 4}, "needs 5 points, there are 4"},
+		"too few":           {[]float64{1, 2, 4, 8}, []float64{1, 2, 3, 4}, "needs 5 points with a connection a user, there are 4"},
+		"too few values":    {[]float64{1, 2, 4, 8, 8, 8}, []float64{1, 2, 3, 4, 4, 4}, "needs 5 points with a connection a user, there are 4"},
 		"nothing confirmed": {doubled, []float64{1, 2, 3, 0, 4, 5}, "nobody was confirmed"},
 		"no law":            {doubled, []float64{100, 10, 300, 20, 500, 40}, "does not fit"},
 		"superlinear":       {doubled, []float64{1, 4, 16, 64, 256, 1024}, "does not fit"},

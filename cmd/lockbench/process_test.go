@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/bench/sweep"
 )
 
 // child is lockbench in a process of its own, whose progress a test waits for.
@@ -126,6 +127,38 @@ func TestSignalsEndARunInOrder(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A sweep that is stopped keeps the points that it has.
+func TestSignalEndsASweepInOrder(t *testing.T) {
+	t.Parallel()
+	dsn, err := freshDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "partial.json")
+	c := start(t, []string{"LOCKBENCH_DSN=" + dsn}, "sweep", "--strategy", "atomic", "--users", "1,2", "--operations", "10", "--trials", "100000", "--output", file)
+	c.await(t, `^\[ +5/200000\]`)
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.end(t); code != 130 {
+		t.Errorf("exit code %d\n%s", code, c.said.String())
+	}
+	if out := c.stdout.String(); !strings.HasPrefix(out, "PARTIAL: the sweep was stopped") || !strings.Contains(out, "\n atomic ") {
+		t.Errorf("stdout:\n%s", out)
+	}
+	saved, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sweep.Read(bytes.NewReader(saved))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Report.Partial || len(s.Points("atomic")) != 2 || len(s.Report.Cells[0].Trials) < 2 {
+		t.Errorf("partial %v, %d points", s.Report.Partial, len(s.Points("atomic")))
 	}
 }
 

@@ -83,21 +83,6 @@ func (a *app) render(files []string, f *reportFlags, printing bool) error {
 		}
 	}
 	reports := a.readReports(files)
-	for _, r := range reports {
-		if r.swept == nil {
-			continue
-		}
-		for _, name := range formats {
-			if err := report.NoSweep(name); err != nil {
-				a.problem(fmt.Errorf("--format: %w", err))
-			}
-		}
-		for _, o := range outputs {
-			if err := report.NoSweep(o.format); err != nil {
-				a.problem(fmt.Errorf("--output %s: %w", o.path, err))
-			}
-		}
-	}
 	if err := a.usage(); err != nil {
 		return err
 	}
@@ -144,6 +129,14 @@ func oneOnly(format, flag string) error {
 type document struct {
 	race  *bench.Report
 	swept *sweep.Sweep
+}
+
+// races is the report of a sweep's races, or of a run's.
+func (d document) races() *bench.Report {
+	if d.swept != nil {
+		return d.swept.Report
+	}
+	return d.race
 }
 
 func (d document) write(w io.Writer, format string, o report.Options) error {
@@ -219,7 +212,7 @@ func (a *app) printReports(format string, reports []document, noColor bool) erro
 	}
 	var errs []error
 	for _, r := range reports {
-		errs = append(errs, report.Summary(file, r.race, report.Options{}), report.Annotations(a.stdout, r.race))
+		errs = append(errs, report.Summary(file, r.races(), report.Options{}), report.Annotations(a.stdout, r.races()))
 	}
 	return errors.Join(append(errs, file.Close())...)
 }

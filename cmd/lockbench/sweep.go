@@ -108,8 +108,6 @@ Exit codes: those of run. Ctrl-C keeps what was measured.`,
 	}
 	redefault(cmd.Flags().Lookup("users"), sweptUsers)
 	cmd.Flags().Lookup("users").Usage += ", if nothing else is swept, else " + sweepUsers
-	formats := cmd.Flags().Lookup("format")
-	formats.Usage = "formats on stdout: " + strings.Join(report.SweepFormats(), ", ")
 	g.in("Load").list(&f.until, "until", "limit", nil, false, "search where this begins to hold, as 'p99>200ms'")
 	return cmd
 }
@@ -194,18 +192,9 @@ func (a *app) checkSweep(given *pflag.FlagSet, f *sweepFlags) sweepPlan {
 	p.limits = a.limits("fail-on", f.failOn, cells)
 	p.until = a.limits("until", f.until, cells)
 	for _, name := range f.formats {
-		if err := knownFormat(name); err != nil {
-			a.problem(err)
-		} else if err := report.NoSweep(name); err != nil {
-			a.problem(fmt.Errorf("--format: %w", err))
-		}
+		a.problem(knownFormat(name))
 	}
 	p.files = a.outputFiles(f.outputs)
-	for _, o := range p.files {
-		if err := report.NoSweep(o.format); err != nil {
-			a.problem(fmt.Errorf("--output %s: %w", o.path, err))
-		}
-	}
 	return p
 }
 
@@ -346,11 +335,11 @@ func (a *app) points(f *sweepFlags, p sweepPlan, sig *interruption, run func([]s
 				kept := sweep.Passed(p.until, c)
 				v := p.parameter.Of(&r.Plan)
 				search.Saw(c.Strategy, v, kept)
-				word := "is usable"
+				word := "usable"
 				if !kept {
-					word = "is not"
+					word = "not usable"
 				}
-				a.say(f.quiet)("%s at %s: %s %s", c.Strategy, p.parameter.Race(v), word, sweep.Figures(p.until, c))
+				a.say(f.quiet)("%s is %s at %s: %s", c.Strategy, word, p.parameter.Race(v), sweep.Figures(p.until, c))
 			}
 		}
 		before += trials
