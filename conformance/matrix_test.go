@@ -222,10 +222,10 @@ func TestClaimsHold(t *testing.T) {
 		{race: 4, trials: 3, pipeline: true},
 		{race: 5, trials: 3},
 		{race: 6, trials: 1},
-		{race: 7, trials: 1},
-		{race: 7, trials: 1, pipeline: true},
-		{race: 8, trials: 1},
-		{race: 9, trials: 1},
+		{race: 7, trials: 3},
+		{race: 7, trials: 3, pipeline: true},
+		{race: 8, trials: 3},
+		{race: 9, trials: 3},
 	} {
 		race := races[way.race]
 		t.Run(fmt.Sprintf("%s/rows=%d/pipeline=%v", race.scenario, race.rows, way.pipeline), func(t *testing.T) {
