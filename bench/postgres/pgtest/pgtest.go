@@ -39,12 +39,18 @@ func Main(m *testing.M) {
 	if code, yes := embedded.Supervised(); yes {
 		os.Exit(code)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if shared.server != nil {
-			_ = shared.server.Stop()
-		}
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(stopping{m})
+}
+
+// stopping ends the server after the tests, and before anybody looks for goroutines left behind: one listens to its supervisor.
+type stopping struct{ m *testing.M }
+
+func (s stopping) Run() int {
+	code := s.m.Run()
+	if shared.server != nil {
+		_ = shared.server.Stop()
+	}
+	return code
 }
 
 // Lack skips a test for which the machine lacks something, with a word on what that leaves untested. Where
