@@ -8,6 +8,26 @@
 CREATE SCHEMA lockbench;
 COMMENT ON SCHEMA lockbench IS 'lockbench:v1 created by lockbench, emptied before every trial';
 
+-- runs: a run whose users several processes share, while it lasts. Nothing of these two tables is worth keeping through a crash, and what
+-- is not logged adds nothing to the WAL of a race.
+CREATE UNLOGGED TABLE lockbench.runs (
+    id        text PRIMARY KEY,
+    lockbench text NOT NULL,    -- version of the coordinator
+    workers   integer NOT NULL, -- how many it waits for
+    plan      text              -- its settings, as JSON
+);
+
+-- workers: the processes that have joined a run, each with what it measured until the coordinator has taken it.
+CREATE UNLOGGED TABLE lockbench.workers (
+    run    text NOT NULL REFERENCES lockbench.runs (id) ON DELETE CASCADE,
+    number integer NOT NULL, -- from 1
+    name   text NOT NULL,
+    host   text NOT NULL,
+    failed text,             -- why it cannot take part
+    share  bytea,
+    PRIMARY KEY (run, number)
+);
+
 -- seats: one row a seat; holder is the user who has it.
 CREATE TABLE lockbench.seats (
     id      bigint PRIMARY KEY,

@@ -46,6 +46,12 @@ func (s *Stop) Softly() bool {
 	}
 }
 
+// OnSoft is closed when an orderly end is asked for.
+func (s *Stop) OnSoft() <-chan struct{} { return s.soft }
+
+// OnHard is closed when the run is to end at once.
+func (s *Stop) OnHard() <-chan struct{} { return s.hard }
+
 // atOnce reports whether the run is to end at once.
 func (s *Stop) atOnce() bool {
 	select {

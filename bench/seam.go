@@ -116,13 +116,16 @@ const (
 	Leak         Anomaly = "leaked lock"
 )
 
+// InOneProcess is the scope of a claim that holds only as long as one process has all users.
+const InOneProcess = "in one process"
+
 // StrategyInfo describes a strategy; list, show, completion and docs are loops over it.
 type StrategyInfo struct {
 	Name     string      `json:"name"`
 	Summary  string      `json:"summary"`  // one line
 	How      string      `json:"how"`      // what it does, for a design review
 	Prevents []Anomaly   `json:"prevents"` // its claim; empty: it claims nothing
-	Scope    string      `json:"scope"`    // where the claim holds, as "in one process"; "" everywhere
+	Scope    string      `json:"scope"`    // where the claim holds, as [InOneProcess]; "" everywhere
 	LoserIs  string      `json:"loser"`    // what the loser of a race sees
 	Use      string      `json:"use"`      // when to use it
 	Mistakes string      `json:"mistakes"` // what people get wrong

@@ -183,6 +183,18 @@ func (s *Settings) check() []error {
 			bad(l.name, l.why, "%s must be at most %d, got %d", l.name, l.most, l.got)
 		}
 	}
+	switch n := s.Processes(); {
+	case s.Instances < 0:
+		bad("instances", "leave --instances out for one process", "instances must be at least 1, got %d", s.Instances)
+	case s.Workers < 0:
+		bad("workers", "leave --workers out to race here", "workers must be at least 1, got %d", s.Workers)
+	case s.Instances > 0 && s.Workers > 0:
+		bad("instances", "--instances starts processes here, --workers waits for those of other machines: give one of them", "instances and workers exclude each other")
+	case n > 1 && s.Users >= 1 && s.Users < n:
+		bad("users", "raise --users, or start fewer processes", "%d processes cannot share %d users", n, s.Users)
+	case n > 1 && s.Connections >= 1 && s.Connections < n:
+		bad("connections", "raise --connections, or start fewer processes", "%d processes cannot share %d connections", n, s.Connections)
+	}
 	if s.Trials < 1 {
 		bad("trials", "one trial is the least", "trials must be at least 1, got %d", s.Trials)
 	}
@@ -239,8 +251,9 @@ func (s *Settings) check() []error {
 
 // The most that a run takes. They keep a slip of the finger from filling the machine's memory, and are beyond what PostgreSQL does well.
 const (
-	MostUsers       = 1_000_000     // a waiting user weighs some 6 kB
-	MostConnections = 10_000        // PostgreSQL forks a process of several MB for each; a pooler's clients are lighter
+	MostUsers       = 1_000_000 // a waiting user weighs some 6 kB
+	MostConnections = 10_000    // PostgreSQL forks a process of several MB for each; a pooler's clients are lighter
+	MostProcesses   = 256
 	MostRows        = 10_000_000    // the audit holds every row in memory
 	MostCapacity    = 1_000_000_000 // times rows, still far from where a bigint ends
 	MostOperations  = 100_000_000   // the audit holds what every user was told
@@ -257,6 +270,8 @@ func (s *Settings) limits() []limit {
 	return []limit{
 		{"users", int64(s.Users), MostUsers, "a waiting user takes some 6 kB of memory"},
 		{"connections", int64(s.Connections), MostConnections, "PostgreSQL forks a process for each; a pooler with fewer is faster"},
+		{"instances", int64(s.Instances), MostProcesses, "each is a process of some 20 MB; --workers waits for other machines"},
+		{"workers", int64(s.Workers), MostProcesses, "what one server serves, a few machines can ask for"},
 		{"rows", s.Rows, MostRows, "the audit holds every row in memory"},
 		{"capacity", s.Capacity, MostCapacity, "less is as good as endless: no run sells so much"},
 		{"operations", s.Operations, MostOperations, "the audit holds in memory what every user was told"},
@@ -356,7 +371,7 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, p Params, base Retry, s S
 		e.Claims = append(slices.Clone(e.Claims), DoubleCharge)
 	}
 	e.Claims = slices.DeleteFunc(slices.Clone(e.Claims), func(a Anomaly) bool { return !slices.Contains(at, a) })
-	if e.Rogue != nil {
+	if e.Rogue != nil || e.Info.Scope == InOneProcess && s.Processes() > 1 {
 		e.Claims = nil
 	}
 	if len(at) > 0 {

@@ -28,6 +28,8 @@ import (
 type Options struct {
 	Embedded    bool   // lockbench started it
 	Description string // how it was had, for the report
+	Run         string // names the run in which the store's sessions take part; empty: a random one
+	Worker      bool   // the run is another process's
 }
 
 // Store is a database under test. Its methods are for one goroutine at a time; those of its pools and observations are their own.
@@ -64,7 +66,14 @@ func Connect(ctx context.Context, dsn string, o Options) (*Store, error) {
 	// Simple protocol: the admin connection must work through a pooler that knows no prepared statements.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	cfg.RuntimeParams["application_name"] = "lockbench admin"
-	s := &Store{ctx: context.WithoutCancel(ctx), opts: o, name: "lockbench-" + randomHex(4), config: cfg.Config.Copy()}
+	run := o.Run
+	if run == "" {
+		run = randomHex(4)
+	}
+	s := &Store{ctx: context.WithoutCancel(ctx), opts: o, name: sessionPrefix + run, config: cfg.Config.Copy()}
+	if o.Worker {
+		cfg.RuntimeParams["application_name"] = s.name + workerRole + " admin"
+	}
 	if s.config.ConnectTimeout == 0 {
 		s.config.ConnectTimeout = 10 * time.Second
 		cfg.ConnectTimeout = s.config.ConnectTimeout
@@ -218,7 +227,7 @@ func (s *Store) layOut(ctx context.Context) error {
 
 // laidOut lists the tables that schema.sql makes, sorted.
 func laidOut() (tables []string) {
-	for _, m := range regexp.MustCompile(`(?m)^CREATE TABLE lockbench\.(\w+)`).FindAllStringSubmatch(lockbench.SchemaSQL, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^CREATE (?:UNLOGGED )?TABLE lockbench\.(\w+)`).FindAllStringSubmatch(lockbench.SchemaSQL, -1) {
 		tables = append(tables, pgx.Identifier{"lockbench", m[1]}.Sanitize())
 	}
 	slices.Sort(tables)

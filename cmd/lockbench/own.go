@@ -27,11 +27,11 @@ func (s *source) openOwn(ctx context.Context, connections int, say func(string, 
 	}
 	f := server.Facts
 	say("started PostgreSQL %s for this run, %s", f.Version, durability(f.Durable))
-	store, err := postgres.Connect(ctx, server.DSN(), postgres.Options{Embedded: true, Description: describe(f)})
+	store, err := postgres.Connect(ctx, server.DSN(), postgres.Options{Embedded: true, Description: describe(f), Run: s.run})
 	if err != nil {
 		return nil, errors.Join(err, server.Stop())
 	}
-	return &database{store: store, close: func() error { store.Close(); return server.Stop() }, died: server.Died}, nil
+	return &database{store: store, dsn: server.DSN(), close: func() error { store.Close(); return server.Stop() }, died: server.Died}, nil
 }
 
 // openKept uses the kept server; nil where there is none, or not one for this run.
@@ -44,7 +44,7 @@ func (s *source) openKept(ctx context.Context, connections int, say func(string,
 		say("not using the kept server: %s", misfit)
 		return nil, nil
 	}
-	store, err := postgres.Connect(ctx, kept.DSN, postgres.Options{Embedded: true, Description: describe(kept.Facts)})
+	store, err := postgres.Connect(ctx, kept.DSN, postgres.Options{Embedded: true, Description: describe(kept.Facts), Run: s.run})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *source) openKept(ctx context.Context, connections int, say func(string,
 		return nil, err
 	}
 	say("using the kept server: PostgreSQL %s, %s", kept.Version, durability(kept.Durable))
-	return &database{store: store, close: func() error { store.Close(); return nil }, died: kept.Died}, nil
+	return &database{store: store, dsn: kept.DSN, close: func() error { store.Close(); return nil }, died: kept.Died}, nil
 }
 
 // misfit says why a kept server is not what was asked for; "" if it is.

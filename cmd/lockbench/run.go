@@ -39,6 +39,7 @@ type raceFlags struct {
 // runFlags are the flags of run.
 type runFlags struct {
 	raceFlags
+	fleetFlags
 	suite   string
 	where   source
 	formats []string
@@ -90,7 +91,11 @@ func (f *runFlags) add(fs flagSet) {
 func (f *runFlags) addRest(fs flagSet) {
 	f.where.add(fs.in("Database"))
 
-	g := fs.in("Output")
+	g := fs.in("Other machines")
+	count(g, &f.settings.Workers, "workers", 0, "wait for so many workers, which share the users (see lockbench worker --help)")
+	f.fleetFlags.add(g, "name of the run, which its workers must know (default a random one)")
+
+	g = fs.in("Output")
 	g.list(&f.formats, "format", "list", []string{"table"}, true, "formats on stdout: "+strings.Join(report.Formats(), ", "))
 	g.list(&f.outputs, "output", "file", nil, false, "save the report to a file too, in the format of its extension")
 	g.list(&f.failOn, "fail-on", "limit", nil, false, "exit 4 where this holds, as 'overbooked>0'")
@@ -111,6 +116,7 @@ func (f *raceFlags) add(fs flagSet) {
 	g = fs.in("Load")
 	whole(g, &s.Users, "users", 500, "users, each one goroutine")
 	count(g, &s.Connections, "connections", 0, "database connections they share (default the lesser of users and 32)")
+	count(g, &s.Instances, "instances", 0, "processes that share the users and connections (default 1)")
 	g.oneOf(&f.mode, "mode", string(bench.Burst), []string{string(bench.Burst), string(bench.Closed), string(bench.Open)}, "all at once, in loops, or on a schedule")
 	g.duration(&s.Duration, "duration", 0, "measured window of closed and open mode (default 10s)")
 	count(g, &s.Operations, "operations", 0, "end closed or open mode after so many operations")
@@ -180,7 +186,7 @@ func (a *app) race(ctx context.Context, given *pflag.FlagSet, f *runFlags) error
 
 	connections := 0
 	for _, r := range p.races {
-		connections = max(connections, r.race.Settings.Connections)
+		connections = max(connections, sessions(&r.race.Settings))
 	}
 	db, err := f.where.open(sig.ctx, connections, say)
 	if err != nil {
@@ -189,6 +195,7 @@ func (a *app) race(ctx context.Context, given *pflag.FlagSet, f *runFlags) error
 		}
 		return err
 	}
+	a.share(ctx, db, &f.fleetFlags, say)
 	err = a.raceOn(ctx, db, f, p, sig)
 	if stopping := db.close(); stopping != nil {
 		a.complain(fmt.Errorf("stopping the server: %w", stopping))
@@ -245,6 +252,8 @@ func (a *app) raceOn(ctx context.Context, db *database, f *runFlags, p plan, sig
 // check notes every problem of the command line and returns the plan, which is good if there are none.
 func (a *app) check(given *pflag.FlagSet, f *runFlags) plan {
 	f.where.check(a, given)
+	f.fleetFlags.check(a)
+	f.where.run = f.run
 	p := plan{suite: given.Changed("suite")}
 	if p.suite {
 		p.races = a.suiteRaces(f.suite, given)

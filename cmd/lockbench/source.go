@@ -25,7 +25,8 @@ type source struct {
 	bin     string
 	version string
 	durable bool
-	own     bool // not the kept one
+	own     bool   // not the kept one
+	run     string // names the run, where other processes must know it
 }
 
 func (s *source) add(g flagSet) {
@@ -100,6 +101,7 @@ func majorOf(version string) string {
 // database is a store with what must be ended after the run.
 type database struct {
 	store  bench.Store
+	dsn    string
 	pooled bool
 	close  func() error
 	// died says why a server of lockbench's own is no more, nil if it is still there when ctx ends.
@@ -131,11 +133,11 @@ func (s *source) open(ctx context.Context, connections int, say func(string, ...
 	if s.dsnFrom != "--dsn" {
 		say("using the server that %s names", s.dsnFrom)
 	}
-	store, err := postgres.Connect(ctx, s.dsn, postgres.Options{})
+	store, err := postgres.Connect(ctx, s.dsn, postgres.Options{Run: s.run})
 	if err != nil {
 		return nil, err
 	}
-	return &database{store: store, pooled: store.Pooled(), close: func() error { store.Close(); return nil }}, nil
+	return &database{store: store, dsn: s.dsn, pooled: store.Pooled(), close: func() error { store.Close(); return nil }}, nil
 }
 
 // plainWord needs no quotes in a shell.

@@ -146,7 +146,7 @@ func (a *app) sweep(ctx context.Context, given *pflag.FlagSet, f *sweepFlags) er
 	connections := 0
 	for _, v := range p.values {
 		s := p.at(v)
-		connections = max(connections, s.Connections)
+		connections = max(connections, sessions(&s))
 	}
 	db, err := f.where.open(sig.ctx, connections, say)
 	if err != nil {
@@ -155,6 +155,7 @@ func (a *app) sweep(ctx context.Context, given *pflag.FlagSet, f *sweepFlags) er
 		}
 		return err
 	}
+	a.share(ctx, db, &f.fleetFlags, say)
 	err = a.sweepOn(ctx, db, f, p, sig)
 	if stopping := db.close(); stopping != nil {
 		a.complain(fmt.Errorf("stopping the server: %w", stopping))
@@ -178,6 +179,8 @@ func (a *app) checkSweep(given *pflag.FlagSet, f *sweepFlags) sweepPlan {
 		return raw.settle(given)
 	}
 	f.where.check(a, given)
+	f.fleetFlags.check(a)
+	f.where.run = f.run
 	var cells []*bench.Entrant
 	for _, v := range p.values {
 		race, err := compile(p.at(v), false)

@@ -108,7 +108,7 @@ func launch(ctx context.Context, cfg *Config, bin Binary, detached bool) (*Serve
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	self, err := selfPath()
+	self, err := Self()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program to start the supervisor: %w", err)
 	}
@@ -241,8 +241,8 @@ func (s *Server) keep() error {
 	return s.cmd.Process.Release()
 }
 
-// selfPath returns this program even when its file was replaced or lies where another user may not look.
-func selfPath() (string, error) {
+// Self returns the path of this program, to start it again, even when its file was replaced or lies where another user may not look.
+func Self() (string, error) {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe", nil
 	}

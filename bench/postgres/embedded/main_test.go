@@ -129,7 +129,7 @@ func startChild(t *testing.T, o childOrder, cred *syscall.Credential, env ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := selfPath()
+	self, err := Self()
 	if err != nil {
 		t.Fatal(err)
 	}
