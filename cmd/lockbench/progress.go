@@ -16,7 +16,7 @@ import (
 // How often progress is shown: a bar is redrawn, a log that nobody watches is not flooded.
 const (
 	redrawEvery = 100 * time.Millisecond
-	lineEvery   = 5 * time.Second
+	lineEvery   = 4 * time.Second
 )
 
 // progress shows on stderr what a run is doing. Close takes it away.
@@ -80,15 +80,15 @@ func (c *course) end(now time.Time) {
 	c.live = nil
 }
 
-// where names the trial under way, as "[ 3/42] optimistic trial 1".
-func (c *course) where() string {
+// where names the trial under way: its number, as "[ 3/42]", and what it is, as "optimistic trial 1".
+func (c *course) where() (number, what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == 0 {
-		return "connecting"
+		return "", "connecting"
 	}
 	width := len(fmt.Sprint(c.of))
-	return fmt.Sprintf("[%*d/%d] %s trial %d", width, c.order, c.of, c.cell, c.trial)
+	return fmt.Sprintf("[%*d/%d]", width, c.order, c.of), fmt.Sprintf("%s trial %d", c.cell, c.trial)
 }
 
 // look notes when the trial under way has begun to race. It is to be called often.
@@ -109,27 +109,31 @@ func (c *course) now(at time.Time) string {
 	}
 	var parts []string
 	if c.racing.IsZero() {
-		parts = append(parts, "laying the tables")
+		parts = append(parts, "preparing")
 	} else {
 		finished, attempts, lost := c.live.Finished.Load(), c.live.Attempts.Load(), c.live.Contention.Load()
-		parts = append(parts, thousands(finished)+" finished")
 		if took := at.Sub(c.racing).Seconds(); took > 0.05 {
 			parts = append(parts, thousands(int64(float64(finished-c.before)/took))+" ops/s")
 		}
 		parts = append(parts, fmt.Sprintf("%.0f %% conflicts", 100*float64(lost)/float64(max(1, attempts))))
 	}
-	if c.ended > 0 {
-		if d := c.remaining(at); d >= time.Second {
-			parts = append(parts, d.Round(time.Second).String()+" left")
-		}
+	if left := c.left(at); left != "" {
+		parts = append(parts, left)
 	}
 	return strings.Join(parts, ", ")
 }
 
-// remaining guesses what is left from the trials that have ended.
-func (c *course) remaining(at time.Time) time.Duration {
+// left guesses from the trials that have ended how long the others take, as "12s left"; "" if that cannot be told or is hardly anything.
+func (c *course) left(at time.Time) string {
+	if c.ended == 0 {
+		return ""
+	}
 	each := c.spent / time.Duration(c.ended)
-	return max(0, each*time.Duration(c.of-c.ended)-at.Sub(c.started))
+	d := each*time.Duration(c.of-c.ended) - at.Sub(c.started)
+	if d < time.Second {
+		return ""
+	}
+	return d.Round(time.Second).String() + " left"
 }
 
 // result is the line of a finished trial.
@@ -150,46 +154,56 @@ func thousands(n int64) string {
 	return s
 }
 
-// lines shows progress where no terminal is: a line for each trial, and now and then one for a trial that takes long.
+// lines shows progress where no terminal is: a line every few seconds, of the trial that has just ended or of one that takes long. The
+// first and the last trial have theirs in any case.
 type lines struct {
 	course
-	out  sync.Mutex
-	w    io.Writer
-	stop chan struct{}
-	done chan struct{}
+	every time.Duration
+	out   sync.Mutex
+	w     io.Writer
+	last  time.Time // when a line was printed; guarded by out
+	stop  chan struct{}
+	done  chan struct{}
 }
 
 func newLines(w io.Writer, users int, every time.Duration) *lines {
-	l := &lines{w: w, stop: make(chan struct{}), done: make(chan struct{})}
+	l := &lines{w: w, every: every, last: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
 	l.users = users
-	go l.tick(every)
+	go l.tick()
 	return l
 }
 
-func (l *lines) tick(every time.Duration) {
+func (l *lines) tick() {
 	defer close(l.done)
-	t := time.NewTicker(min(every, redrawEvery))
+	t := time.NewTicker(min(l.every, redrawEvery))
 	defer t.Stop()
-	last := time.Now()
 	for {
 		select {
 		case <-l.stop:
 			return
 		case at := <-t.C:
 			l.look(at)
-			if at.Sub(last) >= every {
-				last = at
-				l.beat(at)
+			if s := l.now(at); s != "" && l.due(at, l.every) {
+				l.tell(s)
 			}
 		}
 	}
 }
 
-// beat prints how the trial under way is going; nothing between trials.
-func (l *lines) beat(at time.Time) {
-	if s := l.now(at); s != "" {
-		l.Say("%s: %s", l.where(), s)
+// due reports whether it is time for another line, and notes that one is printed then.
+func (l *lines) due(at time.Time, every time.Duration) bool {
+	l.out.Lock()
+	defer l.out.Unlock()
+	if at.Sub(l.last) < every {
+		return false
 	}
+	l.last = at
+	return true
+}
+
+func (l *lines) tell(what string) {
+	number, trial := l.where()
+	l.Say("%s %s: %s", number, trial, what)
 }
 
 func (l *lines) Say(format string, args ...any) {
@@ -203,8 +217,20 @@ func (l *lines) TrialStarts(cell string, trial, order, of int, live *bench.Live)
 }
 
 func (l *lines) TrialEnds(_ string, t *bench.Trial) {
-	l.Say("%s: %s", l.where(), l.result(t))
-	l.end(time.Now())
+	now := time.Now()
+	l.end(now)
+	every := l.every
+	if l.ended == 1 || l.ended == l.of {
+		every = 0
+	}
+	if !l.due(now, every) {
+		return
+	}
+	text := l.result(t)
+	if left := l.left(now); left != "" {
+		text += "; " + left
+	}
+	l.tell(text)
 }
 
 func (l *lines) Close() {
@@ -240,20 +266,23 @@ func (b *bar) TrialStarts(cell string, trial, order, of int, live *bench.Live) {
 }
 
 func (b *bar) fill(w io.Writer, s decor.Statistics) error {
-	_, err := io.WriteString(w, draw(s.AvailableWidth, b.where(), b.figures(time.Now()), s.Current, s.Total))
+	number, trial := b.where()
+	_, err := io.WriteString(w, draw(s.AvailableWidth, number, trial+"  "+b.figures(time.Now()), s.Current, s.Total))
 	return err
 }
 
-// barWidth is that of the bar alone, without the words beside it.
-const barWidth = 24
-
-// draw lays a line out in so many columns: the trial, a bar where there is room for it, and the figures.
-func draw(width int, where, figures string, done, of int64) string {
-	if len(where)+len(figures)+barWidth+4 > width || of == 0 {
-		return clip(where+"  "+figures, width)
+// draw lays a line out in so many columns: the trial's number, a bar, and what there is to say. The bar's place and length depend on
+// the width alone: words come and go ten times a second, and what moves with them flickers.
+func draw(width int, number, words string, done, of int64) string {
+	long := 8
+	if width >= 110 {
+		long = 24
 	}
-	full := int(barWidth * done / of)
-	return where + "  " + strings.Repeat("█", full) + strings.Repeat("░", barWidth-full) + "  " + figures
+	if width < 60 || of == 0 {
+		return clip(number+" "+words, width)
+	}
+	full := int(int64(long) * done / of)
+	return number + " " + strings.Repeat("█", full) + strings.Repeat("░", long-full) + " " + clip(words, width-len(number)-long-2)
 }
 
 func (b *bar) figures(at time.Time) string {

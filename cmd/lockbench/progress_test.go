@@ -38,7 +38,7 @@ func finished(n int64) *bench.Trial {
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &screen{}
-		l := newLines(out, 500, 5*time.Second)
+		l := newLines(out, 500, 4*time.Second)
 		live := &bench.Live{}
 		l.TrialStarts("optimistic", 1, 3, 42, live)
 		time.Sleep(6 * time.Second) // of the bubble's clock
@@ -53,11 +53,22 @@ func TestLines(t *testing.T) {
 		l.TrialEnds("optimistic", finished(12345))
 		l.TrialStarts("atomic", 1, 4, 42, &bench.Live{})
 		l.Say("a note")
+		l.TrialEnds("atomic", finished(100)) // too soon after the last line
+		l.ended = 32                         // of 42: those between were seen by nobody
+		for n := range 10 {
+			l.TrialStarts("cas", n+1, n+33, 42, &bench.Live{})
+			time.Sleep(900 * time.Millisecond)
+			l.TrialEnds("cas", finished(10))
+		}
+		synctest.Wait()
 		l.Close()
-		want := `[ 3/42] optimistic trial 1: laying the tables
-[ 3/42] optimistic trial 1: 3,000 finished, 769 ops/s, 25 % conflicts
-[ 3/42] optimistic trial 1: 12,345 operations, 1,234 confirmed, 0.31 s
+		want := `[ 3/42] optimistic trial 1: preparing
+[ 3/42] optimistic trial 1: 1,578 ops/s, 25 % conflicts
+[ 3/42] optimistic trial 1: 12,345 operations, 1,234 confirmed, 0.31 s; 7m20s left
 a note
+[37/42] cas trial 5: preparing, 2s left
+[41/42] cas trial 9: preparing
+[42/42] cas trial 10: 10 operations, 1 confirmed, 0.31 s
 `
 		if got := out.String(); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
@@ -71,7 +82,7 @@ func TestLinesGuessWhatIsLeft(t *testing.T) {
 	c.start(t0, "atomic", 1, 1, 3, &bench.Live{})
 	c.end(t0.Add(10 * time.Second))
 	c.start(t0.Add(10*time.Second), "none", 1, 2, 3, &bench.Live{})
-	if got := c.now(t0.Add(14 * time.Second)); got != "laying the tables, 16s left" {
+	if got := c.now(t0.Add(14 * time.Second)); got != "preparing, 16s left" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -94,7 +105,7 @@ func TestBar(t *testing.T) {
 	close(refresh)
 	b.Close()
 	got := out.String()
-	for _, want := range []string{"[ 3/42] optimistic trial 2", "100 finished", "25 % conflicts", "stopping\n"} {
+	for _, want := range []string{"[ 3/42] ░░░░░░░░ optimistic trial 2", "25 % conflicts", "stopping\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing from\n%q", want, got)
 		}
@@ -108,14 +119,18 @@ func TestBar(t *testing.T) {
 func TestDraw(t *testing.T) {
 	for _, tc := range []struct {
 		width int
+		words string
 		want  string
 	}{
-		{100, "[1/2] none trial 1  ████████████░░░░░░░░░░░░  10 finished"},
-		{50, "[1/2] none trial 1  10 finished"},
-		{25, "[1/2] none trial 1  10..."},
-		{10, "[1/2] n..."},
+		{120, "none trial 1  10 ops/s", "[1/2] ████████████░░░░░░░░░░░░ none trial 1  10 ops/s"},
+		{80, "none trial 1  10 ops/s", "[1/2] ████░░░░ none trial 1  10 ops/s"},
+		{80, "none trial 1  " + strings.Repeat("x", 80), "[1/2] ████░░░░ none trial 1  " + strings.Repeat("x", 48) + "..."},
+		{80, "", "[1/2] ████░░░░ "},
+		{50, "none trial 1  10 ops/s", "[1/2] none trial 1  10 ops/s"},
+		{25, "none trial 1  10 ops/s", "[1/2] none trial 1  10..."},
+		{10, "none trial 1  10 ops/s", "[1/2] n..."},
 	} {
-		if got := draw(tc.width, "[1/2] none trial 1", "10 finished", 1, 2); got != tc.want {
+		if got := draw(tc.width, "[1/2]", tc.words, 1, 2); got != tc.want {
 			t.Errorf("%d columns: got %q", tc.width, got)
 		}
 	}
