@@ -33,6 +33,9 @@ func ledger(answers ...bench.Told) *bench.Ledger {
 				r.First = t
 			}
 			r.Count++
+			if t.Outcome == bench.NotFound {
+				r.Missing++
+			}
 			l.Refused[t.Row()] = r
 		}
 	}

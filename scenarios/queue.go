@@ -146,18 +146,24 @@ func (Queue) Audit(_ bench.Params, told *bench.Ledger, db bench.Snapshot) bench.
 			}
 		}
 	}
-	excused := map[int64]bool{}
+	excused := map[int64]int64{} // jobs that a worker may hold without knowing
+	held := int64(0)             // all of them: until their transaction ended, others could not have them
 	for i := range told.Indeterminate {
-		excused[told.Indeterminate[i].User] = true
+		t := &told.Indeterminate[i]
+		excused[t.User] += t.Quantity
+		held += t.Quantity
 	}
 	unasked := bench.Finding{Anomaly: bench.LostUpdate}
-	left := 0
+	left := int64(0)
 	for _, row := range db[jobsTable.Name] {
 		by := row.Values[worker]
 		switch {
 		case by == bench.Null:
 			left++
-		case given[row.Key] == 0 && !excused[by]:
+		case given[row.Key] > 0:
+		case excused[by] > 0:
+			excused[by]--
+		default:
 			unasked.Count++
 			if unasked.First == nil {
 				unasked.First = &bench.Witness{User: by, Row: row.Key, Told: "nothing", Holds: claimedBy(row, true, row.Key)}
@@ -166,9 +172,9 @@ func (Queue) Audit(_ bench.Params, told *bench.Ledger, db bench.Snapshot) bench.
 	}
 	idle := bench.Finding{Anomaly: bench.FalseSoldOut}
 	for _, r := range told.Refused {
-		if left > 0 {
+		if left > held {
 			idle.Count += r.Count
-			idle.First = r.First.Witness(refusal(&r.First), fmt.Sprintf("%d jobs are waiting", left))
+			idle.First = r.First.Witness(refusal(&r.First), fmt.Sprintf("%d job%s waiting", left, are(left)))
 		}
 	}
 	twice.Message = fmt.Sprintf("%d job%s given to a second worker", twice.Count, were(twice.Count))
