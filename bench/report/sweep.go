@@ -38,8 +38,11 @@ func sweepRows(s *sweep.Sweep) (cols []column, rows []line) {
 		}
 	}
 	head := p.Name
-	if p.Unit != "" {
-		head += " " + strings.TrimPrefix(p.Unit, "/")
+	switch p.Unit {
+	case "ms":
+		head += " ms"
+	default:
+		head += p.Unit
 	}
 	for _, c := range worthwhile(cells) {
 		switch {
@@ -117,7 +120,7 @@ func telling(s *sweep.Sweep) *bench.Report {
 	r.Warnings = nil
 	for _, w := range s.Report.Warnings {
 		c := s.Curve(w.Strategy)
-		if c != nil && c.Verdict != bench.Undetermined && slices.Contains([]string{"no-contention", "no-anomaly", "nothing-confirmed"}, w.Code) {
+		if c != nil && c.Verdict != bench.Undetermined && slices.Contains([]string{"no-contention", "little-contention", "no-anomaly", "nothing-confirmed"}, w.Code) {
 			continue
 		}
 		if w.Race != "" {

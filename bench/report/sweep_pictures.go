@@ -121,7 +121,7 @@ func sweepPlot(s *sweep.Sweep, p sweep.Parameter, f sweepFigure) *plot {
 	}
 	kind := "lowest and highest trial"
 	if interval {
-		kind = "95 % of the medians"
+		kind = "95 % interval of the median"
 	}
 	f.help += "; bars: " + kind
 	var curves []curve

@@ -17,7 +17,7 @@ type Curve struct {
 	Retrying      *Retrying `json:"retrying,omitempty"`
 	Best          *Best     `json:"best,omitempty"`
 	Scaling       *Scaling  `json:"scaling,omitempty"`
-	NoScaling     string    `json:"no_scaling,omitempty"` // why there is no fit
+	NoScaling     string    `json:"no_scaling,omitempty"` // why there is no fit, where there could be one
 	Usable        *Usable   `json:"usable,omitempty"`     // of a search
 }
 
@@ -134,10 +134,8 @@ func (s *Sweep) retrying(points []Point) *Retrying {
 // scaling fits the scalability law where it means something.
 func (s *Sweep) scaling(c *Curve, points []Point, goodputs []float64) (*Scaling, string) {
 	switch {
-	case s.Parameter != "users" && s.Parameter != "connections":
-		return nil, "the scalability law is one of users or connections, not of " + s.Parameter
-	case points[0].Plan.Mode != bench.Closed:
-		return nil, "the scalability law is one of users that loop: --mode closed"
+	case s.Parameter != "users" && s.Parameter != "connections", points[0].Plan.Mode != bench.Closed:
+		return nil, "" // it is a law of users, or connections, that are at work all the time
 	case c.Verdict == bench.Violated:
 		return nil, "it is not sound, so its goodput is none"
 	}

@@ -85,7 +85,7 @@ interval is halved until it is narrow. --users 10 says where to begin, --users 1
 
 Exit codes: those of run. Ctrl-C keeps what was measured.`,
 		Example: `  lockbench sweep                                                      three strategies, 1 to 32 users
-  lockbench sweep --strategy optimistic,atomic --users 1,10,50,100,200,500 --rows 1 --mode burst --capacity 1000
+  lockbench sweep --strategy optimistic,atomic --mode burst --users 2,10,50,100 --connections 100 --rows 1 --capacity 1000
   lockbench sweep --connections 1,4,16,64 --users 64
   lockbench sweep --mode open --rate 50,100,200,400 --strategy pessimistic
   lockbench sweep --until 'p99>200ms' --strategy optimistic,pessimistic
