@@ -2,6 +2,7 @@ package bench
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func TestInterleave(t *testing.T) {
 		for seed := range uint64(8) {
 			g := newRig(t)
 			g.settings.Trials, g.settings.Seed = 4, seed
-			reps, err := Interleave(t.Context(), g.store, g.stop, g, points(t, g))
+			reps, err := Interleave(t.Context(), g.store, g.stop, sized{g}, points(t, g))
 			if err != nil || len(reps) != 2 {
 				t.Fatalf("%d reports, %v", len(reps), err)
 			}
@@ -69,6 +70,15 @@ func TestInterleave(t *testing.T) {
 			}
 		}
 	})
+}
+
+// sized looks at how many connections a trial had.
+type sized struct{ *rig }
+
+func (s sized) TrialEnds(cell string, _ *Trial) {
+	if want := "plain connections=" + strconv.Itoa(len(s.store.pool.conns)); cell != want {
+		s.t.Errorf("%s was raced like %s", cell, want)
+	}
 }
 
 // TestInterleaveStopped: what was measured until then is kept, in every report.

@@ -73,6 +73,26 @@ func TestUSLOfNoisyData(t *testing.T) {
 	}
 }
 
+// TestUSLOnTheBorder: noise around a law without one of the costs never makes that cost negative.
+func TestUSLOnTheBorder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 9))
+	for _, law := range []Scaling{{Lambda: 300, Kappa: 0.01}, {Lambda: 300, Sigma: 0.2}, {Lambda: 300}} {
+		none := 0
+		for range 200 {
+			s := fit(doubled, goodputs(law, doubled, func() float64 { return math.Exp(0.05 * rng.NormFloat64()) }))
+			if s == nil || s.Sigma < 0 || s.Kappa < 0 || !(s.Lambda > 0) {
+				t.Fatalf("%+v is fitted with %+v", law, s)
+			}
+			if s.Sigma == 0 || s.Kappa == 0 {
+				none++
+			}
+		}
+		if none < 50 { // half of the noise pulls beyond the border
+			t.Errorf("%+v: only %d of 200 fits lie on the border", law, none)
+		}
+	}
+}
+
 // TestUSLIsTheBest: no law nearby is closer to the points.
 func TestUSLIsTheBest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
