@@ -61,6 +61,8 @@ table. Results go to stdout, everything else to stderr. Without --dsn a PostgreS
 --fail-on takes a figure of the JSON report, a comparison and a value; it fails where the comparison holds: overbooked>0,
 lost_updates>0, conflict_rate>20%, p99>50ms, goodput<500/s. With a strategy in front it holds for that one: "optimistic: p99>50ms".
 
+A run takes at most 1,000,000 users, 10,000 connections, 10,000,000 rows and 100,000,000 operations.
+
 Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-on threshold failed, 6 inconclusive (with --strict),
 129, 130 and 143 stopped by a signal. The first Ctrl-C finishes what is under way and reports it, the second stops at once.`,
 		Example: `  lockbench run

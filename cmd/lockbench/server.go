@@ -48,6 +48,9 @@ func (a *app) serverStart() *cobra.Command {
 		Args: a.words(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.checkServer(a, cmd.Flags())
+			if connections > bench.MostConnections {
+				a.problem(bench.Hintf("PostgreSQL forks a process for each", "--connections: must be at most %d, got %d", bench.MostConnections, connections))
+			}
 			if err := a.usage(); err != nil {
 				return err
 			}

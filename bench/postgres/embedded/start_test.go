@@ -402,6 +402,17 @@ func initdbAtWork(dir string) bool {
 
 const otherPrograms = "name another installation with --pg-bin, or a running server with --dsn"
 
+// TestFullDisk: the reason is what is said, not what comes of it, and the hint is no other installation.
+func TestFullDisk(t *testing.T) {
+	needLinux(t)
+	home(t)
+	const said = `echo 'FATAL:  could not extend file "base/1/1": wrote only 4096 of 8192 bytes' >&2; `
+	full := fakeInstallation(t, "postgres (PostgreSQL) 16.4", "exit 1", said+"for i in 1 2 3 4 5 6 7; do echo line $i; done >&2; exit 3")
+	_, err := Start(t.Context(), Config{BinDir: full})
+	wantError(t, err, "initdb failed (exit status 3) when starting PostgreSQL from "+full+
+		`: FATAL:  could not extend file "base/1/1": wrote only 4096 of 8192 bytes | line 1 | line 2 | line 3 | line 4`, needsSpace)
+}
+
 func TestBrokenPrograms(t *testing.T) {
 	needLinux(t)
 	dir := home(t)

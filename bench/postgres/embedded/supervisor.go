@@ -125,40 +125,42 @@ const needsSpace = "free some space, or set TMPDIR to a folder with more"
 // death says why a server ended that nobody asked to.
 func (s *supervisor) death(p *process) error {
 	tail := s.logTail()
-	hint := "look for who or what killed it"
+	text, hint := fmt.Sprintf("ended by itself (%s)", p.cmd.ProcessState), "look for who or what killed it"
 	switch {
-	case strings.Contains(tail, noSpace):
-		hint = needsSpace
+	case s.diskFull(tail):
+		text, hint = "ended because its disk is full", needsSpace
 	case strings.Contains(tail, killed+" 9"):
+		text = "ended because a process of it was killed: its sessions share memory, so none may go on"
 		hint = "was memory short? lower --connections, --rows or --users"
+	case strings.Contains(tail, killed):
+		text, hint = "ended because a process of it crashed", ""
 	}
-	text := fmt.Sprintf("lockbench's own PostgreSQL ended by itself (%s)", p.cmd.ProcessState)
-	if strings.Contains(tail, killed) {
-		text = "lockbench's own PostgreSQL ended because a process of it was killed: its sessions share memory, so none may go on"
-	}
-	return bench.Hintf(hint, "%s; its log ends with: %s", text, tail)
+	return bench.Hintf(hint, "lockbench's own PostgreSQL %s; its log ends with: %s", text, tail)
 }
 
-// killed is how PostgreSQL says that one of its processes was.
+// How PostgreSQL and its programs say, in the language they are started with, that a process was killed and that a file cannot grow.
 const killed = "was terminated by signal"
 
-// noSpace is how PostgreSQL and its programs say it, in the language they are started with.
-const noSpace = "No space left on device"
+var noSpace = regexp.MustCompile(`No space left on device|wrote only \d+ of \d+ bytes`)
+
+// diskFull reports whether a program ended for want of space. Its log is on the same disk and may not say so.
+func (s *supervisor) diskFull(tail string) bool {
+	const walSegment = 16 << 20
+	var disk syscall.Statfs_t
+	return noSpace.MatchString(tail) || syscall.Statfs(s.dir, &disk) == nil && disk.Bavail*uint64(disk.Bsize) < walSegment
+}
 
 // logPrefix is what stands before the server's messages: when, and which process.
 var logPrefix = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d [0-9:.]+ \w+ \[\d+\] `)
 
-// logTail is the end of what the server and its programs said, from where a process was killed if one was; many sessions say the same.
+// logTail is the end of what the server and its programs said, from where the trouble began if that can be told; many sessions say the same.
 func (s *supervisor) logTail() string {
 	text, _ := os.ReadFile(s.logFile())
 	lines := slices.Compact(strings.Split(strings.TrimSpace(logPrefix.ReplaceAllString(string(text), "")), "\n"))
 	const few = 5
-	from := max(0, len(lines)-few)
-	for i, l := range lines {
-		if strings.Contains(l, killed) {
-			from = i
-			break
-		}
+	from := slices.IndexFunc(lines, func(l string) bool { return noSpace.MatchString(l) || strings.Contains(l, killed) })
+	if from < 0 {
+		from = max(0, len(lines)-few)
 	}
 	return strings.Join(lines[from:min(len(lines), from+few)], " | ")
 }
@@ -357,7 +359,7 @@ func (s *supervisor) failure(what string, p *process) error {
 		return fmt.Errorf("%w: %s", errIdentity, tail)
 	}
 	hint := "name another installation with --pg-bin, or a running server with --dsn"
-	if strings.Contains(tail, noSpace) {
+	if s.diskFull(tail) {
 		hint = needsSpace
 	}
 	return bench.Hintf(hint,
