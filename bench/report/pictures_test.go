@@ -230,6 +230,27 @@ func TestPNGShowsEverySeries(t *testing.T) {
 	}
 }
 
+// TestPixelsArePaintedWhereTheyBelong: all of a shape, and nothing around it.
+func TestPixelsArePaintedWhereTheyBelong(t *testing.T) {
+	p, err := newPixels(60, 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box(p, 30, 20, 10, 5, pen{ink: black, fill: true})
+	box(p, 55, 35, 100, 100, pen{ink: black, fill: true}) // reaches out of the picture
+	for x := range 120 {
+		for y := range 80 {
+			want := p.colors[paper]
+			if x >= 60 && x < 80 && y >= 40 && y < 50 || x >= 110 && y >= 70 {
+				want = p.colors[black]
+			}
+			if got := p.img.RGBAAt(x, y); got != want {
+				t.Fatalf("pixel %d, %d is %v, want %v", x, y, got, want)
+			}
+		}
+	}
+}
+
 func TestNothingToPlot(t *testing.T) {
 	r := base()
 	for _, format := range []string{"svg", "png"} {

@@ -103,7 +103,10 @@ func power(p sweep.Parameter, g *sweep.Growth) string {
 }
 
 func goodputText(p sweep.Parameter, c *sweep.Curve) string {
-	if c.Best == nil {
+	switch {
+	case c.Verdict == bench.Violated:
+		return "its goodput does not count"
+	case c.Best == nil:
 		return "nobody was confirmed"
 	}
 	if c.Scaling == nil {

@@ -175,7 +175,7 @@ func TestCurveText(t *testing.T) {
 		"optimistic: 1.94 attempts per confirmed at 32 users, whether they grow with users is not settled: users^0.4 (0.0 to 0.9); goodput is the same from 1 to 32 users.": {
 			Amplification: law(0.4, -0.02, 0.9, 1.2), Scaling: &sweep.Scaling{Shape: sweep.Level, From: 1, To: 32},
 		},
-		"optimistic: NOT sound; 1.94 attempts per confirmed at 32 users, too few points for a law of growth; most goodput measured at 16 users (it is not sound, so its goodput is none).": {
+		"optimistic: NOT sound; 1.94 attempts per confirmed at 32 users, too few points for a law of growth; its goodput does not count.": {
 			Verdict: bench.Violated, NoScaling: "it is not sound, so its goodput is none",
 		},
 	} {

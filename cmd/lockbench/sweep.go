@@ -22,16 +22,17 @@ import (
 // twenty rows take them from hardly any conflict to many.
 func sweepDefaults() [][2]string {
 	return [][2]string{
-		{"strategy", "optimistic,pessimistic,atomic"}, {"scenario", "inventory"}, {"mode", string(bench.Closed)}, {"rows", "20"},
+		{"strategy", "optimistic,pessimistic,atomic"}, {"scenario", sweptScenario}, {"mode", string(bench.Closed)}, {"rows", "20"},
 		{"duration", "700ms"}, {"warmup", "100ms"},
 	}
 }
 
 const (
-	sweptUsers   = "1,2,4,8,16,32"
-	sweepUsers   = "32"   // where something else is swept
-	searchFactor = 1024   // how far beyond its first value a search goes
-	searchMost   = 1 << 8 // connections, each of which is a process of the server
+	sweptScenario = "inventory"
+	sweptUsers    = "1,2,4,8,16,32"
+	sweepUsers    = "32"   // where something else is swept
+	searchFactor  = 1024   // how far beyond its first value a search goes
+	searchMost    = 1 << 8 // connections, each of which is a process of the server
 )
 
 // several lets a flag of run take several values, separated by commas.
@@ -81,7 +82,7 @@ Universal Scalability Law. Trials of all points and strategies are interleaved i
 slows down for a while does not look like a curve. All other flags are those of run, with defaults that take about a minute.
 
 --until takes a limit as --fail-on of run does, and searches: the first value is doubled until the limit holds for a strategy, then the
-interval is halved until it is narrow. --users 10 says where to begin, --users 10,2000 where to end as well.
+interval is halved until it is narrow. --users 10 says where to begin, --users 10,2000 where to end as well; in open mode --rate does.
 
 Exit codes: those of run. Ctrl-C keeps what was measured.`,
 		Example: `  lockbench sweep                                                      three strategies, 1 to 32 users
@@ -89,6 +90,7 @@ Exit codes: those of run. Ctrl-C keeps what was measured.`,
   lockbench sweep --connections 1,4,16,64 --users 64
   lockbench sweep --mode open --rate 50,100,200,400 --strategy pessimistic
   lockbench sweep --until 'p99>200ms' --strategy optimistic,pessimistic
+  lockbench sweep --until 'p99>200ms' --mode open --rate 100
   lockbench sweep --output sweep.json --output sweep.png`,
 		Args: a.words(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.sweep(cmd.Context(), cmd.Flags(), f) },
@@ -107,8 +109,12 @@ Exit codes: those of run. Ctrl-C keeps what was measured.`,
 		flag.Value = f.swept[p.Name]
 	}
 	redefault(cmd.Flags().Lookup("users"), sweptUsers)
+	cmd.Flags().Lookup("rows").Usage += "; of other scenarios their own"
 	cmd.Flags().Lookup("users").Usage += ", if nothing else is swept, else " + sweepUsers
 	g.in("Load").list(&f.until, "until", "limit", nil, false, "search where this begins to hold, as 'p99>200ms'")
+	complete(cmd, "until", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return gate.Names(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
 	return cmd
 }
 
@@ -120,6 +126,7 @@ func redefault(flag *pflag.Flag, text string) {
 		panic(err) // the program would not pass its first test
 	}
 	flag.DefValue = flag.Value.String()
+	flag.Usage, _, _ = strings.Cut(flag.Usage, " (default ") // which run's own words say
 }
 
 // sweepPlan is a sweep whose command line has been checked.
@@ -173,6 +180,9 @@ func (a *app) checkSweep(given *pflag.FlagSet, f *sweepFlags) sweepPlan {
 		if !given.Changed("duration") && (raw.mode == string(bench.Burst) || raw.settings.Operations > 0) {
 			raw.settings.Duration = 0 // a default of this command alone
 		}
+		if !given.Changed("rows") && raw.settings.Scenario != sweptScenario {
+			raw.settings.Rows = 0 // another scenario knows better
+		}
 		if !given.Changed("warmup") && raw.mode == string(bench.Burst) {
 			raw.settings.Warmup = bench.Duration(time.Second)
 		}
@@ -213,7 +223,7 @@ func (a *app) limits(flag string, texts []string, cells []*bench.Entrant) []gate
 	return limits
 }
 
-// sweptParameter is the one flag that was given several values; users if none was.
+// sweptParameter is the one flag that was given several values. If none was, a search is one of users, or of the rate where that decides.
 func (a *app) sweptParameter(given *pflag.FlagSet, f *sweepFlags) sweep.Parameter {
 	var all []string
 	for _, p := range sweep.Parameters() {
@@ -227,6 +237,8 @@ func (a *app) sweptParameter(given *pflag.FlagSet, f *sweepFlags) sweep.Paramete
 		a.problem(bench.Hintf("give all but one of them a single value", "--%s have several values each, and one flag can be swept", strings.Join(all, " and --")))
 	case len(all) == 1:
 		name = all[0]
+	case len(f.until) > 0 && f.mode == string(bench.Open) && given.Changed("rate"):
+		name = "rate"
 	case given.Changed("users") && len(f.until) == 0:
 		a.problem(bench.Hintf("give one of --users, --connections, --rate, --think or --rows several values, as --users 1,10,100", "nothing is swept: every flag has one value"))
 	}
