@@ -110,14 +110,11 @@ type grid struct {
 	cols  []column
 	rows  [][]string
 	cells []*bench.Cell // of the rows
-	rule  int           // row above which the rule stands; len(rows): none
+	rules []int         // rows above which a rule stands
 }
 
 func newGrid(cols []column, sound, others []line) *grid {
-	g := &grid{cols: cols, rule: len(sound)}
-	if len(sound) == 0 {
-		g.rule = len(others)
-	}
+	g := &grid{cols: cols, rules: []int{len(sound)}}
 	for _, lines := range [][]line{sound, others} {
 		for i := range lines {
 			row := make([]string, len(cols))
@@ -165,7 +162,7 @@ func (g *grid) fit(width int) (dropped []string) {
 	if width <= 0 {
 		return nil
 	}
-	g.shorten(max(shortLabel, g.widths()[0]-max(0, g.width()-width)))
+	g.shorten(max(shortLabel, g.widths()[g.label()]-max(0, g.width()-width)))
 	for g.width() > width && g.cols[g.least()].rank > essential {
 		dropped = append(dropped, g.drop())
 	}
@@ -175,13 +172,13 @@ func (g *grid) fit(width int) (dropped []string) {
 				c.full, c.head = c.head, c.short
 			}
 		}
-		g.shorten(max(shortestLabel, g.widths()[0]-max(0, g.width()-width)))
+		g.shorten(max(shortestLabel, g.widths()[g.label()]-max(0, g.width()-width)))
 	}
 	for g.width() > width && len(g.cols) > keepAtLeast {
 		dropped = append(dropped, g.drop())
 	}
 	if over := g.width() - width; over > 0 {
-		g.shorten(max(4, g.widths()[0]-over))
+		g.shorten(max(4, g.widths()[g.label()]-over))
 	}
 	slices.SortStableFunc(dropped, func(a, b string) int { return cmp.Compare(order(a), order(b)) })
 	return dropped
@@ -239,12 +236,24 @@ func (g *grid) drop() string {
 	return cmp.Or(gone.full, gone.head)
 }
 
+// label is the column that can be shortened: the widest of those that never go.
+func (g *grid) label() int {
+	widest := 0
+	for j, w := range g.widths() {
+		if g.cols[j].rank == 0 && w > g.widths()[widest] {
+			widest = j
+		}
+	}
+	return widest
+}
+
 // shorten cuts labels to a width.
 func (g *grid) shorten(width int) {
+	j := g.label()
 	for i := range g.rows {
-		g.rows[i][0] = elide(g.rows[i][0], width)
+		g.rows[i][j] = elide(g.rows[i][j], width)
 	}
-	g.cols[0].head = elide(g.cols[0].head, width)
+	g.cols[j].head = elide(g.cols[j].head, width)
 }
 
 // elide leaves out the middle of a text: variants of a strategy often differ in their last option only.
@@ -303,7 +312,7 @@ func (g *grid) draw(w io.Writer, o Options) error {
 	t.Header(heads)
 	ws := g.widths()
 	for i, row := range g.rows {
-		if i == g.rule && i > 0 && i < len(g.rows) {
+		if i > 0 && slices.Contains(g.rules, i) {
 			rule := make([]string, len(ws))
 			for j := range ws {
 				rule[j] = strings.Repeat("─", ws[j])

@@ -5,10 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/report"
@@ -19,6 +21,7 @@ type outputFile struct {
 	path   string
 	format string
 	direct bool // not a regular file, such as /dev/null: written in place
+	each   bool // path has a * that each cell's name takes the place of: HdrHistogram's tools take one distribution a file
 }
 
 // outputFiles checks every --output before anything starts: a race of minutes must not end in "permission denied".
@@ -37,6 +40,13 @@ func (a *app) outputFiles(paths []string) []outputFile {
 			continue
 		}
 		f := outputFile{path: path, format: format}
+		if f.each = format == "hgrm" && strings.Count(filepath.Base(path), "*") == 1; f.each {
+			f.path = filepath.Join(filepath.Dir(path), strings.Replace(filepath.Base(path), "*", "cell", 1))
+			a.problem(f.probe())
+			f.path = path
+			files = append(files, f)
+			continue
+		}
 		if target, err := filepath.EvalSymlinks(path); err == nil && target != filepath.Clean(path) {
 			f.path = target // the link stays, what it points to is replaced
 		}
@@ -103,13 +113,17 @@ func reason(err error) error {
 }
 
 // save writes every file; one that fails does not keep the others from being written.
-func (a *app) save(files []outputFile, rep *bench.Report) error {
+func (a *app) save(files []outputFile, write func(w io.Writer, format string) error, reports []*bench.Report) error {
 	var errs []error
 	for _, f := range files {
-		var buf bytes.Buffer
-		err := report.Write(&buf, f.format, rep, report.Options{})
-		if err == nil {
-			err = f.write(buf.Bytes())
+		var err error
+		if f.each {
+			err = f.writeEach(reports)
+		} else {
+			var buf bytes.Buffer
+			if err = write(&buf, f.format); err == nil {
+				err = f.write(buf.Bytes())
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("saving %q: %w", f.path, reason(err)))
@@ -118,15 +132,18 @@ func (a *app) save(files []outputFile, rep *bench.Report) error {
 	return errors.Join(errs...)
 }
 
-// print writes the report to stdout in every format asked for.
-func (a *app) print(f *runFlags, rep *bench.Report) error {
-	o := report.Options{Width: a.width(), Color: a.color(f.noColor)}
-	for i, format := range f.formats {
-		if i > 0 {
-			fmt.Fprintln(a.stdout)
+// writeEach writes a file for each cell of a report.
+func (f *outputFile) writeEach(reports []*bench.Report) error {
+	for _, r := range reports {
+		blocks, err := report.HGRM(r)
+		if err != nil {
+			return err
 		}
-		if err := report.Write(a.stdout, format, rep, o); err != nil {
-			return fmt.Errorf("printing the report: %w", err)
+		for _, b := range blocks {
+			one := outputFile{path: strings.Replace(f.path, "*", b.Name, 1)}
+			if err := one.write(b.Text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -165,6 +165,7 @@ func (f *runFlags) complete(cmd *cobra.Command) {
 type plan struct {
 	races []planned
 	suite bool // the races are those of a suite, and have names
+	plain bool // no format was asked for
 	files []outputFile
 }
 
@@ -248,6 +249,9 @@ func (a *app) raceOn(ctx context.Context, db *database, f *runFlags, p plan, sig
 		rep.Partial = rep.Partial || len(parts) < len(p.races)
 	}
 	a.label(rep)
+	if sig.code() != 0 {
+		rep.Gate = nil // what is missing from a stopped run has not failed
+	}
 	return a.finish(f, p, rep, broke, sig)
 }
 
@@ -256,7 +260,7 @@ func (a *app) check(given *pflag.FlagSet, f *runFlags) plan {
 	f.where.check(a, given)
 	f.fleetFlags.check(a)
 	f.where.run = f.run
-	p := plan{suite: given.Changed("suite")}
+	p := plan{suite: given.Changed("suite"), plain: !given.Changed("format")}
 	if p.suite {
 		p.races = a.suiteRaces(f.suite, given)
 	} else {
@@ -392,7 +396,8 @@ func (a *app) finish(f *runFlags, p plan, rep *bench.Report, broke error, sig *i
 	var errs []error
 	if measured(rep) || sig.code() != 0 {
 		// Saved first: whoever reads standard output may be gone.
-		errs = append(errs, a.save(p.files, rep), a.print(f, rep))
+		one := []document{{race: rep}}
+		errs = append(errs, a.save(p.files, asDocuments(one), []*bench.Report{rep}), a.print(f.formats, one, f.noColor), a.tellGitHub(p, rep))
 	}
 	if broke != nil {
 		errs = append(errs, broke)
@@ -405,7 +410,7 @@ func (a *app) finish(f *runFlags, p plan, rep *bench.Report, broke error, sig *i
 	for _, b := range broken {
 		fmt.Fprintf(a.stderr, "lockbench: error: %s\n", b)
 	}
-	if sig.code() != 0 { // what is missing from a stopped run has not failed
+	if sig.code() != 0 {
 		return &exitError{sig.code()}
 	}
 	failures := a.tellFailures(rep.Gate, p.suite)
