@@ -98,3 +98,24 @@ CREATE TABLE lockbench.orders (
     state   bigint NOT NULL,
     version bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
+
+-- parents and children: a foreign key, whose check on inserting a child takes a lock on its parent.
+CREATE TABLE lockbench.parents (
+    id      bigint PRIMARY KEY,
+    touched bigint NOT NULL,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+CREATE TABLE lockbench.children (
+    id      bigint PRIMARY KEY,
+    parent  bigint NOT NULL REFERENCES lockbench.parents (id),
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+
+-- tickets: one row a ticket sold; how many a show has left is counted, so there is no row to lock.
+CREATE TABLE lockbench.tickets (
+    id      bigint PRIMARY KEY,
+    show    bigint NOT NULL,
+    holder  bigint NOT NULL,
+    version bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+CREATE INDEX tickets_show ON lockbench.tickets (show);

@@ -11,7 +11,7 @@ import (
 
 // Lends says which ways of reading and writing a strategy protects, and so lends to an operation. What it cannot protect it
 // does not lend: the scenario then says why the combination makes no sense.
-type Lends uint8
+type Lends uint16
 
 // What a strategy may lend.
 const (
@@ -23,6 +23,7 @@ const (
 	LendsInsert                   // [Tx.Insert] of a row
 	LendsGrab                     // [Tx.Grab]: finding free rows and claiming them in one statement
 	LendsSteps                    // an operation in several transactions, each undone by a compensation
+	LendsUndo                     // a later transaction that takes back what an earlier one wrote
 )
 
 // Has reports whether everything in want is lent.
@@ -210,6 +211,9 @@ type Staker interface {
 	// AtStake takes the place of [ScenarioInfo.Anomalies].
 	AtStake(p Params) []Anomaly
 }
+
+// Varied is a scenario that is another one under some of its options, with other tables or other operations.
+type Varied interface{ Variant(p Params) Scenario }
 
 // Mixer is a scenario in which some users do not follow the strategy, those whose request is Rogue. A strategy claims nothing then: its
 // rule protects only if every writer follows it.

@@ -75,17 +75,16 @@ func checkEvidence(c *Cell, s *Settings, about Anomaly, warn warner) {
 	case c.Verdict == Undetermined:
 		warn("nothing-confirmed", c.Strategy, "raise --capacity, --retries or --deadline", "%s confirmed nobody: there is nothing to audit", c.Strategy)
 	}
-	if n := c.Outcomes[Failed.String()]; n > 0 {
-		text, most := "", int64(0)
-		for _, e := range slices.Sorted(maps.Keys(c.Errors)) {
-			if k := c.Errors[e]; k > most {
-				text, most = fmt.Sprintf(" (%d × %s)", k, e), k
-			}
-		}
-		warn("failed", c.Strategy, "lockbench doctor", "%d operations of %s failed%s", n, c.Strategy, text)
+	deadlocked := c.Errors[errPoolDeadlock.Error()]
+	if deadlocked > 0 {
+		warn("pool-deadlock", c.Strategy, "take all that an operation needs from the pool at once, or keep users below connections",
+			"%d operations of %s met a pool deadlock: every connection was held by a user who waited for a second one; a pool that does not notice would hang", deadlocked, c.Strategy)
+	}
+	if n := c.Outcomes[Failed.String()]; n > deadlocked {
+		warn("failed", c.Strategy, "lockbench doctor", "%d operations of %s failed%s", n, c.Strategy, commonest(c.Errors))
 	}
 	if n := c.Outcomes[Indeterminate.String()]; n > 0 {
-		warn("indeterminate", c.Strategy, "", "%d operations of %s lost the answer to their COMMIT; the audit allows them both ways", n, c.Strategy)
+		warn("indeterminate", c.Strategy, "", "%d operations of %s lost the answer to their COMMIT, or never got one%s; the audit allows them both ways", n, c.Strategy, commonest(c.Errors))
 	}
 	n, of := c.Outcomes[Busy.String()], c.Operations
 	for _, t := range c.Trials { // of the worst trial, should it not be the median one
@@ -100,6 +99,17 @@ func checkEvidence(c *Cell, s *Settings, about Anomaly, warn warner) {
 	if s.Mode != Burst && c.Reasons[string(SoldOut)] > c.Outcomes[Confirmed.String()] {
 		warn("sold-out", c.Strategy, "raise --capacity or --rows", "%s was sold out for most of the window: its goodput is that of the stock, not of the strategy", c.Strategy)
 	}
+}
+
+// commonest tells the error that came most often.
+func commonest(errors map[string]int64) string {
+	text, most := "", int64(0)
+	for _, e := range slices.Sorted(maps.Keys(errors)) {
+		if k := errors[e]; k > most {
+			text, most = fmt.Sprintf(" (%d × %s)", k, e), k
+		}
+	}
+	return text
 }
 
 // checkBottleneck warns when lockbench or the pool limited the figures.

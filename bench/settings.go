@@ -135,6 +135,9 @@ func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connec
 	errs = append(errs, s.check()...)
 	if r.Scenario != nil {
 		errs = append(errs, checkScenarioOptions(s.Options, r.Scenario.Info())...)
+		if v, ok := r.Scenario.(Varied); ok {
+			r.Scenario = v.Variant(Params{Options: s.Options})
+		}
 		p, err := r.Scenario.Fit(Params{Rows: s.Rows, Capacity: s.Capacity, Users: s.Users, Endless: s.Mode != Burst, Options: s.Options})
 		fail("rows", "", err)
 		r.Params, s.Rows, s.Capacity = p, p.Rows, p.Capacity

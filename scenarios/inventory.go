@@ -79,6 +79,11 @@ func (Inventory) Operation(l bench.Lends, _ bench.Params) (bench.Operation, erro
 
 // reserve reads, decides and writes.
 func reserve(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
+	return reserveWith(tx, r, func() error { return nil })
+}
+
+// reserveWith does work of its own between read and write.
+func reserveWith(tx bench.Tx, r *bench.Request, work func() error) (bench.Answer, error) {
 	item, found, err := tx.Get(&stockTable, r.Key)
 	if err != nil {
 		return bench.Answer{}, err
@@ -90,6 +95,9 @@ func reserve(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
 		return bench.No(bench.SoldOut), nil
 	}
 	tx.Think()
+	if err := work(); err != nil {
+		return bench.Answer{}, err
+	}
 	less := item
 	less.Values[available] -= r.Quantity
 	less.Values[reserved] += r.Quantity

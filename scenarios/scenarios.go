@@ -6,5 +6,5 @@ import "github.com/lockbench/lockbench/bench"
 
 // All lists every scenario in the order of reports.
 func All() []bench.Scenario {
-	return []bench.Scenario{Seats{}, Inventory{}, Transfer{}, OnCall{}, Payment{}, Checkout{}, Queue{}}
+	return []bench.Scenario{Seats{}, Inventory{}, Transfer{}, OnCall{}, Payment{}, Checkout{}, Queue{}, Mixed{}, Bystanders{}, ForeignKey{}}
 }

@@ -33,7 +33,28 @@ func (Seats) Info() bench.ScenarioInfo {
 		Story:     "The service reads the seat, checks that nobody holds it, and writes its user. A user who asks again for the seat he holds gets the same confirmation; another holder is a rejection.",
 		Anomalies: []bench.Anomaly{bench.Overbooking, bench.LostUpdate, bench.FalseSoldOut},
 		Invariant: "a seat was confirmed to one user at the most, and that user is the one its row names",
+		Options: []bench.OptionDoc{
+			{Name: cancel, Values: []string{"N%"}, Doc: "users who give their seat back, for others to book (default 0%)"},
+			{Name: byCount, Values: []string{"on", "off"}, Doc: "sell --capacity tickets a show by counting those sold, instead of seats: there is no row to lock (default off)"},
+		},
 	}
+}
+
+// The flags of seats.
+const (
+	cancel  = "cancel"
+	byCount = "count-capacity"
+)
+
+// Variant is what the options make of the seat map.
+func (s Seats) Variant(p bench.Params) bench.Scenario {
+	if on(p, byCount) {
+		return Counted{}
+	}
+	if _, given := p.Options[cancel]; given {
+		return Cancelling{}
+	}
+	return s
 }
 
 // Fit sets fifty seats unless told otherwise, many more when users come back for more.

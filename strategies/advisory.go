@@ -16,12 +16,14 @@ func (Advisory) Info() bench.StrategyInfo {
 		Name:     "advisory",
 		Summary:  "pg_advisory_xact_lock on the row's number, before the read",
 		How:      "A statement of its own locks a number made of table and key until the transaction ends; then a plain read and write. In the same statement as the read it would be useless: the statement's snapshot is older than the lock.",
-		Prevents: append(noLostUpdate(), bench.WriteSkew), // the lock stands for all that is read
+		Prevents: append(noLostUpdate(), bench.WriteSkew, bench.Phantom), // the lock stands for all that is read
 		LoserIs:  "made to wait for the lock, then shown the winner's row",
 		Use:      "where what must be locked is no row (yet), or several rows at once under one name",
 		Mistakes: "taking the lock in the same statement as the read; a session lock through a connection pool, where it outlives its user; two parts of a program using the same numbers; a writer that does not ask",
 		Options: []bench.OptionDoc{
 			{Name: "session", Doc: "pg_advisory_lock and pg_advisory_unlock around the transaction, instead of a lock that ends with it"},
+			{Name: "leak", Doc: "with session: forget to unlock where a user is refused, as an early return would"},
+			{Name: "inline", Doc: "take the lock in the same statement as the read, whose snapshot is then older than the lock"},
 		},
 		Variants: []string{"advisory:session"},
 	}
@@ -29,8 +31,16 @@ func (Advisory) Info() bench.StrategyInfo {
 
 // Bind writes the SQL.
 func (Advisory) Bind(b bench.Binding) (bench.Discipline, error) {
-	if _, session := b.Options["session"]; session {
-		return bindSessionLock(b)
+	_, session := b.Options["session"]
+	_, leak := b.Options["leak"]
+	_, inline := b.Options["inline"]
+	switch {
+	case leak && !session, inline && session:
+		return nil, bench.Hintf("write advisory:session:leak, or advisory:inline", "leak goes with session, and inline goes without")
+	case session:
+		return bindSessionLock(b, leak)
+	case inline:
+		return bindInline(b)
 	}
 	return bindRows(b, rowwise{before: func(t *bench.Table) *bench.Stmt {
 		return &bench.Stmt{Name: "lock", SQL: lockCall("pg_advisory_xact_lock", t)}
@@ -48,9 +58,13 @@ func lockCall(function string, t *bench.Table) string {
 type sessionLocked struct {
 	*rowwise
 	lock, unlock *bench.Stmt
+	leak         bool
 }
 
-func bindSessionLock(b bench.Binding) (bench.Discipline, error) {
+// Leaks reports whether it forgets to unlock.
+func (d *sessionLocked) Leaks() bool { return d.leak }
+
+func bindSessionLock(b bench.Binding, leak bool) (bench.Discipline, error) {
 	if b.Pooled {
 		return nil, &bench.NotApplicable{
 			Reason: "a session lock belongs to a server connection, and a transaction pooler hands that to somebody else after each transaction",
@@ -66,6 +80,7 @@ func bindSessionLock(b bench.Binding) (bench.Discipline, error) {
 		rowwise: d.(*rowwise),
 		lock:    &bench.Stmt{Name: "lock", SQL: lockCall("pg_advisory_lock", t)},
 		unlock:  &bench.Stmt{Name: "unlock", SQL: lockCall("pg_advisory_unlock", t), Columns: 1},
+		leak:    leak,
 	}, nil
 }
 
@@ -117,6 +132,10 @@ func (s *lockedSession) Rollback() error {
 }
 
 func (s *lockedSession) release() error {
+	if s.d.leak && !s.Wrote() {
+		s.held = s.held[:0]
+		return nil
+	}
 	for len(s.held) > 0 {
 		s.args[0] = s.held[len(s.held)-1]
 		s.held = s.held[:len(s.held)-1]

@@ -20,6 +20,7 @@ func (Atomic) Info() bench.StrategyInfo {
 		Prevents: noLostUpdate(),
 		LoserIs:  "made to wait for the winner's COMMIT, then judged on the fresh row",
 		Use:      "wherever the rule fits into the WHERE clause of one statement: it is the cheapest that is right",
+		Options:  []bench.OptionDoc{{Name: "bump", Doc: "count the version up as well, for optimistic writers beside it"}},
 		Mistakes: "a guard that looks at another row, or in a subselect, which is not checked again after a wait; writing an absolute value computed earlier",
 	}
 }
@@ -29,7 +30,13 @@ func (Atomic) Bind(b bench.Binding) (bench.Discipline, error) {
 	if !slices.ContainsFunc(b.Changes, alone) {
 		return nil, &bench.NotApplicable{Reason: "the rule does not fit into the WHERE clause of one statement", Remedy: "use pessimistic or serializable"}
 	}
-	return bindChanges(b, alone), nil
+	d := bindChanges(b, alone)
+	if _, bump := b.Options["bump"]; bump {
+		for c, q := range d.changes {
+			q.SQL = strings.Replace(q.SQL, " WHERE ", fmt.Sprintf(", %[1]s = %[1]s + 1 WHERE ", c.Table.Version), 1)
+		}
+	}
+	return d, nil
 }
 
 // alone reports whether an operation of one transaction makes the change.
@@ -118,7 +125,7 @@ type guarded struct {
 	list    []*bench.Stmt
 }
 
-func (d *guarded) Lends() bench.Lends        { return bench.LendsChange | bench.LendsInsert }
+func (d *guarded) Lends() bench.Lends        { return bench.LendsChange | bench.LendsInsert | bench.LendsUndo }
 func (d *guarded) Statements() []*bench.Stmt { return d.list }
 func (d *guarded) Isolation() string         { return readCommitted }
 

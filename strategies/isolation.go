@@ -32,7 +32,7 @@ func (Serializable) Info() bench.StrategyInfo {
 		Name:     "serializable",
 		Summary:  "isolation level SERIALIZABLE, 40001 tried again",
 		How:      "As repeatable-read, and the server also watches what was read: transactions whose outcome fits no serial order fail with SQLSTATE 40001, at a statement or at COMMIT.",
-		Prevents: append(noLostUpdate(), bench.WriteSkew),
+		Prevents: append(noLostUpdate(), bench.WriteSkew, bench.Phantom),
 		LoserIs:  "given SQLSTATE 40001 at a statement or at COMMIT",
 		Use:      "where the rule spans rows that no single lock or version covers, and every writer uses it",
 		Mistakes: "other writers at a lower level, which it does not see; believing an answer before its COMMIT succeeded; sequential scans, which make users of different rows conflict",

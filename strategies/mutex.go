@@ -15,7 +15,7 @@ func (Mutex) Info() bench.StrategyInfo {
 		Name:     "mutex",
 		Summary:  "one mutex of the process around none",
 		How:      "The application takes a mutex before it asks for a connection, and gives it back after COMMIT: Java's synchronized, a sync.Mutex. The SQL is that of none.",
-		Prevents: append(noLostUpdate(), bench.WriteSkew), Scope: bench.InOneProcess,
+		Prevents: append(noLostUpdate(), bench.WriteSkew, bench.Phantom), Scope: bench.InOneProcess,
 		LoserIs:  "queued in the process; then reads the winner's row",
 		Use:      "only where a single process will ever write, which is rarely true for long",
 		Mistakes: "starting a second instance of the application; taking the lock inside the transaction and giving it back before COMMIT",

@@ -23,9 +23,10 @@ func (Pessimistic) Info() bench.StrategyInfo {
 		Options: []bench.OptionDoc{
 			{Name: "wait", Values: []string{"forever", "nowait", "skip", "DURATION"}, Doc: "for a locked row: wait without end (default), fail at once, skip it, or wait that long (lock_timeout)"},
 			{Name: "mode", Values: []string{"update", "no-key-update"}, Doc: "FOR UPDATE (default) or FOR NO KEY UPDATE, which lets child rows be inserted meanwhile"},
+			{Name: "split", Doc: "read and lock in one transaction, write in the next: the lock is gone by then"},
 			{Name: "force", Doc: "run wait=skip on a certain row although a busy row then looks like one that is gone"},
 		},
-		Variants: []string{"pessimistic:wait=nowait", "pessimistic:wait=50ms", "pessimistic:mode=no-key-update"},
+		Variants: []string{"pessimistic:wait=nowait", "pessimistic:wait=50ms", "pessimistic:mode=no-key-update", "pessimistic:split"},
 	}
 }
 
@@ -59,6 +60,9 @@ func (Pessimistic) Bind(b bench.Binding) (bench.Discipline, error) {
 		d.settings = fmt.Sprintf("; SET LOCAL lock_timeout = %d", limit.Milliseconds())
 	}
 	bound, err := bindRows(b, d)
+	if _, split := b.Options["split"]; split && err == nil {
+		return newLostLock(bound.(*rowwise)), nil
+	}
 	if err == nil && b.Options["wait"] == "skip" {
 		return skipping{bound, b.Tables[0].Batched}, nil
 	}

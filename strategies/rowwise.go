@@ -167,7 +167,7 @@ func (d *rowwise) updateSQL(t *bench.Table) string {
 }
 
 func (d *rowwise) Lends() bench.Lends {
-	return bench.LendsRow | bench.LendsGroup | bench.LendsBatch | bench.LendsInsert
+	return bench.LendsRow | bench.LendsGroup | bench.LendsBatch | bench.LendsInsert | bench.LendsUndo
 }
 func (d *rowwise) Statements() []*bench.Stmt { return d.list }
 func (d *rowwise) Isolation() string         { return d.isolation }

@@ -109,8 +109,8 @@ func (c *conn) setUp(ctx context.Context, cfg bench.SessionConfig) error {
 		}
 		return nil
 	}
-	// The limits are for operations, not for making ready; and no default of the database or the role may change what a strategy is.
-	if err := c.command("SET default_transaction_isolation = 'read committed'; SET statement_timeout = 0; SET lock_timeout = 0", false); err != nil {
+	// What the strategy before leaked is not this one's. The limits are for operations, not for making ready; and no default of the database or the role may change what a strategy is.
+	if err := c.command("SELECT pg_advisory_unlock_all(); SET default_transaction_isolation = 'read committed'; SET statement_timeout = 0; SET lock_timeout = 0", false); err != nil {
 		return err
 	}
 	if err := c.prepare(ctx, cfg.Statements); err != nil {

@@ -35,6 +35,7 @@ func sentences(r *bench.Report) []string {
 	if s := costliest(sound); s != "" {
 		all = append(all, s)
 	}
+	all = append(all, byClass(r)...)
 	all = append(all, scoped(sound)...)
 	for _, l := range others {
 		if l.cell.NA != "" {
@@ -47,7 +48,7 @@ func sentences(r *bench.Report) []string {
 // violation tells one case that a person can check: one that breaks the claim, if any does.
 func violation(c *bench.Cell) string {
 	for i := range c.Findings {
-		if f := &c.Findings[i]; f.Anomaly == bench.Leak || slices.Contains(c.Claim, f.Anomaly) {
+		if f := &c.Findings[i]; c.ClaimBroken && (f.Anomaly == bench.Leak || slices.Contains(c.Claim, f.Anomaly)) {
 			return c.Strategy + ": " + findingText(f) + ". It claims to prevent this."
 		}
 	}
@@ -109,6 +110,27 @@ func overlap(a, b *bench.Cell) bool {
 	x, xok := a.Intervals["goodput"]
 	y, yok := b.Intervals["goodput"]
 	return xok && yok && x.Low <= y.High && y.Low <= x.High
+}
+
+// byClass sets the kinds of users of a cell side by side, where there are several.
+func byClass(r *bench.Report) (all []string) {
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		var parts []string
+		for _, kind := range slices.Sorted(maps.Keys(c.Classes)) {
+			p := c.Classes[kind].Latency[bench.Confirmed.String()]
+			if p.P50 != nil && p.P99 != nil {
+				parts = append(parts, fmt.Sprintf("%s p50 %s ms, p99 %s ms", kind, number(*p.P50), number(*p.P99)))
+			}
+		}
+		if len(parts) > 0 {
+			all = append(all, c.Strategy+", by kind of user: "+strings.Join(parts, "; ")+".")
+		}
+		if a := c.Abandoned; a != nil && a.Operations > 0 {
+			all = append(all, fmt.Sprintf("%s went on for %s whose caller had gone, for %.1f s in all.", c.Strategy, plural(a.Operations, "operation", "operations"), a.HeldS))
+		}
+	}
+	return all
 }
 
 // scoped says where the claims of sound strategies end.
