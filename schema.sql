@@ -4,6 +4,8 @@
 -- fillfactor leaves most of a page free, so that updates stay on the page of their row (HOT) and a few dozen rows already span
 -- several pages: the planner then reads one row through the index, as it would in a table of real size. Scanned from end to end,
 -- serializable would see conflicts between users of different rows.
+--
+-- fence is the token of the last writer who held a lock of a lock service (strategies zookeeper, hazelcast, etcd, redis with fencing).
 
 CREATE SCHEMA lockbench;
 COMMENT ON SCHEMA lockbench IS 'lockbench:v1 created by lockbench, emptied before every trial';
@@ -32,7 +34,8 @@ CREATE UNLOGGED TABLE lockbench.workers (
 CREATE TABLE lockbench.seats (
     id      bigint PRIMARY KEY,
     holder  bigint,
-    version bigint NOT NULL DEFAULT 0
+    version bigint NOT NULL DEFAULT 0,
+    fence   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
 
 -- bookings: the same claim as a row of its own, for strategy unique: the primary key admits one booking a seat.
@@ -45,7 +48,8 @@ CREATE TABLE lockbench.bookings (
 CREATE TABLE lockbench.accounts (
     id      bigint PRIMARY KEY,
     balance bigint NOT NULL,
-    version bigint NOT NULL DEFAULT 0
+    version bigint NOT NULL DEFAULT 0,
+    fence   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
 
 -- doctors: who is on duty (1) or off (0) in a shift; somebody must be on duty in each.
@@ -62,7 +66,8 @@ CREATE INDEX doctors_shift ON lockbench.doctors (shift);
 CREATE TABLE lockbench.jobs (
     id      bigint PRIMARY KEY,
     worker  bigint,
-    version bigint NOT NULL DEFAULT 0
+    version bigint NOT NULL DEFAULT 0,
+    fence   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
 CREATE INDEX jobs_ready ON lockbench.jobs (id) WHERE worker IS NULL;
 
@@ -71,7 +76,8 @@ CREATE TABLE lockbench.stock (
     id        bigint PRIMARY KEY,
     available bigint NOT NULL,
     reserved  bigint NOT NULL DEFAULT 0,
-    version   bigint NOT NULL DEFAULT 0
+    version   bigint NOT NULL DEFAULT 0,
+    fence     bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
 
 -- charges: what was really charged, one row an execution; amount is 0 once it was refunded.

@@ -55,6 +55,8 @@ type Crew struct {
 	pool  Pool // nil while it has no connections
 	opens PoolConfig
 	t     *trial
+	// locker is nil while no lock service is connected.
+	locker Locker
 }
 
 // NewCrew makes the crew of one of several processes; index counts from 0. That of the only process is 0 of 1.
@@ -135,6 +137,9 @@ func (c *Crew) Start(ctx context.Context, h Heat, live *Live) error {
 		t.idle <- t.seat(conn)
 	}
 	c.t = t
+	if err := c.enlist(ctx, h); err != nil {
+		return err
+	}
 	if h.Warmup {
 		return nil
 	}
@@ -192,6 +197,7 @@ func (c *Crew) Share() *Share {
 
 // Close ends the connections.
 func (c *Crew) Close() {
+	c.discharge()
 	if c.pool != nil {
 		c.pool.Close()
 		c.pool = nil

@@ -175,7 +175,7 @@ func TestShareTravels(t *testing.T) {
 	for i := range 40 {
 		d := finished([]Outcome{Confirmed, Rejected, NotFound, Busy, Indeterminate, Failed}[i%6], time.Duration(i)*time.Second, time.Duration(i+1)*time.Millisecond)
 		d.told.Attempts, d.told.Class, d.told.Reason, d.told.Batch = int32(i), uint8(i%2), SoldOut, []int64{1, int64(i)}
-		d.contention[Deadlock], d.retries, d.contended, d.err = 2, 1, true, errors.New("broke")
+		d.contention[Deadlock], d.retries, d.contended, d.stalled, d.err = 2, 1, true, true, errors.New("broke")
 		d.waits[waitLock], d.waited[waitLock] = time.Second, true
 		d.cut, d.held = time.Millisecond, time.Millisecond
 		for _, shard := range r.shards {

@@ -43,6 +43,9 @@ func Interleave(ctx context.Context, store Store, stop *Stop, w Watcher, races [
 
 	all := make([]*contest, len(races))
 	for i, r := range races {
+		if r.Run == "" {
+			r.Run = runID()
+		}
 		rep := &Report{Schema: Schema, Started: time.Now().UTC(), Plan: r.Settings, Warnings: append([]Warning{}, r.Warnings...)}
 		rep.Environment.Host = Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 		all[i] = &contest{Race: r, rep: rep}
@@ -176,10 +179,13 @@ func (r *Race) warmUp(ctx context.Context, store Store, racers Fleet, stop *Stop
 	if err := r.restore(ctx, store, stop); err != nil {
 		return err
 	}
-	if err := racers.Start(ctx, Heat{Cell: cell, Seed: r.Settings.Seed, Warmup: true}, &Live{}); err != nil {
-		return err
+	h := Heat{Cell: cell, Seed: r.Settings.Seed, Warmup: true}
+	err := racers.Start(ctx, h, &Live{})
+	if err == nil {
+		err = racers.Race(ctx, stop)
 	}
-	return racers.Race(ctx, stop)
+	_, unswept := r.sweep(context.WithoutCancel(ctx), h)
+	return errors.Join(err, unswept)
 }
 
 // trial races a cell once, audits it, and returns what was measured; nil when a stop came before anybody
@@ -188,11 +194,13 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 	if err := r.restore(ctx, store, stop); err != nil {
 		return nil, err
 	}
-	if err := racers.Start(ctx, Heat{Cell: c.place, Seed: r.Settings.Seed*1_000_003 + uint64(n)}, live); err != nil {
+	h := Heat{Cell: c.place, Seed: r.Settings.Seed*1_000_003 + uint64(n)}
+	if err := racers.Start(ctx, h, live); err != nil {
 		return nil, err
 	}
 	if stop.Softly() { // while the tables were laid: a trial in which nobody could start is none
-		return nil, nil
+		_, err := r.sweep(context.WithoutCancel(ctx), h)
+		return nil, err
 	}
 	obs, err := store.Observe(ctx)
 	if err != nil {
@@ -218,6 +226,10 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 		broke = err
 	}
 	shares, err := racers.Shares(after)
+	if err != nil && broke == nil {
+		broke = err
+	}
+	left, err := r.sweep(after, h)
 	if err != nil && broke == nil {
 		broke = err
 	}
@@ -252,6 +264,7 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 		return nil, broke // nothing can be said of what nobody audited
 	}
 	c.sum.add(all)
+	audit.Check("leaked_locks", Finding{Anomaly: Leak, Count: left, Message: fmt.Sprintf("%d locks were left in the lock service", left)})
 	res.Audit = audit.Counts
 	for i := range audit.Findings {
 		audit.Findings[i].Trial = n

@@ -179,14 +179,14 @@ type gated struct {
 	refuse        error
 }
 
-func (g gated) Enter(ctx context.Context, _ *Request) (func(), error) {
+func (g gated) Enter(ctx context.Context, _ *Request) (*Hold, error) {
 	if g.refuse != nil {
 		return nil, g.refuse
 	}
 	select {
 	case g.door <- struct{}{}:
 		g.entered.Add(1)
-		return func() { g.left.Add(1); <-g.door }, nil
+		return &Hold{Leave: func() { g.left.Add(1); <-g.door }}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

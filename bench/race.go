@@ -117,6 +117,7 @@ type seat struct {
 	conn  Conn
 	sess  Session
 	rogue Session // of those who do not follow the strategy; nil if all do
+	user  *User   // who uses it
 }
 
 // session returns what the request is carried out through.
@@ -135,7 +136,9 @@ type User struct {
 	rng *rand.Rand // draws requests, from the number of the operation: the n-th is the same under every strategy
 	// jitter draws backoffs, apart from the requests, which must not depend on how often somebody lost a race.
 	jitter *rand.Rand
-	d      done // of the operation under way
+	d      done  // of the operation under way
+	hold   *Hold // the lock outside the database that its attempt holds; nil if there is none
+	stall  bool  // the operation will stall
 }
 
 // run races the trial's users once and returns why it broke off, if it did. They stand in line until the barrier returns, which is nil where
@@ -302,6 +305,7 @@ func (u *User) perform(r Request, due time.Duration, resent int) {
 	u.d.told.Request = r
 	start := time.Since(t.begin)
 	u.d.told.Start = start
+	u.stall = t.race.stall.draws(t.seed, r.Op)
 	if t.rec.open {
 		u.wait(waitLag, max(0, start-due))
 	}
@@ -354,29 +358,14 @@ func (u *User) Transact(body Body, r *Request) Answer {
 	t := u.t
 	retry := &t.cell.Retry
 	for n := 1; ; n++ {
-		leave, err := u.enter(r)
-		if err != nil {
-			return u.giveUp(err)
-		}
-		c := u.acquire()
-		if c == nil {
-			leave()
-			return u.giveUp(nil)
+		ans, err := u.try(body, r)
+		if never, ok := err.(*untried); ok {
+			return u.giveUp(never.error)
 		}
 		u.d.told.Attempts++
 		if n > 1 {
 			u.d.retries++
 		}
-		gated := t.gate != nil && !r.Rogue
-		if !gated {
-			t.meet(&u.d, r, 1)
-		}
-		ans, err := attempt(c.session(r), body, r)
-		if !gated {
-			t.meet(&u.d, r, -1)
-		}
-		t.release(c, err)
-		leave()
 		if err == nil {
 			return ans
 		}
@@ -406,6 +395,41 @@ func (u *User) Transact(body Body, r *Request) Answer {
 			u.wait(waitBackoff, time.Since(slept))
 		}
 	}
+}
+
+// untried is why a user got no further than the gate or the line for a connection; its error is nil when a stop or the deadline came.
+type untried struct{ error }
+
+// try makes one attempt: past the gate, on a connection. A race lost at the gate is an attempt too.
+func (u *User) try(body Body, r *Request) (Answer, error) {
+	t := u.t
+	gated := t.gate != nil && !r.Rogue
+	if gated {
+		hold, err := u.enter(r)
+		switch {
+		case err == nil:
+			defer hold.Leave()
+		case faultOf(err).Class == ClassContention:
+			return Answer{}, err
+		default:
+			return Answer{}, &untried{err}
+		}
+		u.hold = hold
+		defer func() { u.hold = nil }()
+	}
+	c := u.acquire()
+	if c == nil {
+		return Answer{}, &untried{}
+	}
+	if !gated {
+		t.meet(&u.d, r, 1)
+	}
+	ans, err := u.attempt(c, body, r)
+	if !gated {
+		t.meet(&u.d, r, -1)
+	}
+	t.release(c, err)
+	return ans, err
 }
 
 // classify turns a fault into a kind of contention, or into the final outcome.
@@ -449,19 +473,16 @@ func (u *User) late(pause time.Duration) bool {
 func (t *trial) hardStopped() bool { return t.stop.atOnce() }
 
 // enter passes the gate of a strategy that locks outside the database.
-func (u *User) enter(r *Request) (leave func(), err error) {
-	if u.t.gate == nil || r.Rogue {
-		return func() {}, nil
-	}
+func (u *User) enter(r *Request) (hold *Hold, err error) {
 	u.t.meet(&u.d, r, 1) // users meet at the gate: behind it there is one at a time
 	defer func() {
 		if err != nil {
 			u.t.meet(&u.d, r, -1)
 			return
 		}
-		open := leave
-		leave = func() {
-			open()
+		leave := hold.Leave
+		hold.Leave = func() {
+			leave()
 			u.t.meet(&u.d, r, -1)
 		}
 	}()
@@ -472,9 +493,9 @@ func (u *User) enter(r *Request) (leave func(), err error) {
 		defer cancel()
 	}
 	from := time.Now()
-	leave, err = u.t.gate.Enter(ctx, r)
+	hold, err = u.t.gate.Enter(ctx, r)
 	u.wait(waitLock, time.Since(from))
-	return leave, err
+	return hold, err
 }
 
 // acquire takes a free connection, waiting in line for one; nil when the run is stopped hard, or the deadline passes, first.
@@ -526,18 +547,17 @@ func (t *trial) release(c *seat, err error) {
 }
 
 func (t *trial) seat(c Conn) *seat {
-	s := &seat{conn: c, sess: t.cell.Discipline.Open(c, t.think)}
+	s := &seat{conn: c}
+	think := func() { s.user.Think() }
+	s.sess = t.cell.Discipline.Open(c, think)
 	if t.cell.Rogue != nil {
-		s.rogue = t.cell.Rogue.Open(c, t.think)
+		s.rogue = t.cell.Rogue.Open(c, think)
 	}
 	return s
 }
 
 // fail notes why the trial cannot go on; the first reason stands.
 func (t *trial) fail(why error) { t.broken.CompareAndSwap(nil, &why) }
-
-// think spends the time of --think.
-func (t *trial) think() { t.spend(time.Duration(t.race.Settings.Think)) }
 
 // spend lets time pass, up to the hard stop.
 func (t *trial) spend(d time.Duration) {
@@ -552,8 +572,18 @@ func (t *trial) spend(d time.Duration) {
 	}
 }
 
-// Think spends the time of --think outside any transaction.
-func (u *User) Think() { u.t.think() }
+// Think spends the time of --think, and that of --stall in the operations that stall.
+func (u *User) Think() {
+	u.t.spend(time.Duration(u.t.race.Settings.Think))
+	if !u.stall {
+		return
+	}
+	u.stall, u.d.stalled = false, true // it stops once, or an operation that stalls would never get its answer
+	if u.hold != nil && u.hold.Freeze != nil {
+		defer u.hold.Freeze()()
+	}
+	u.t.spend(u.t.race.stall.For)
+}
 
 // Spend lets time pass where another system works, inside a transaction or outside.
 func (u *User) Spend(d time.Duration) { u.t.spend(d) }
@@ -574,10 +604,20 @@ func (u *User) Nested(body Body, r *Request) (Answer, error) {
 		return Answer{}, &Fault{Class: ClassTimeout, Err: errors.New("no second connection came free before the deadline")}
 	}
 	t.nested.Add(-1) // it waits no longer
-	ans, err := attempt(c.session(r), body, r)
+	ans, err := u.attempt(c, body, r)
 	t.release(c, err)
 	t.nested.Add(1)
 	return ans, err
+}
+
+// attempt is one try of the user's on a connection.
+func (u *User) attempt(c *seat, body Body, r *Request) (Answer, error) {
+	c.user = u
+	s := c.session(r)
+	if h, ok := s.(Holder); ok && !r.Rogue {
+		h.Holding(u.hold)
+	}
+	return attempt(s, body, r)
 }
 
 // attempt is one try: a transaction around the body.

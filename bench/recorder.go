@@ -113,6 +113,7 @@ type tally struct {
 	attempts    int64
 	retries     int64
 	contended   int64
+	stalled     int64
 	reasons     map[Reason]int64
 	errors      map[string]int64
 	seconds     []Second
@@ -173,6 +174,7 @@ type done struct {
 	waits      [waitKinds]time.Duration
 	waited     [waitKinds]bool
 	contended  bool
+	stalled    bool
 	err        error
 	cut        time.Duration // after which the caller had gone; 0: he waited
 	held       time.Duration // what was spent on him afterwards
@@ -220,6 +222,9 @@ func (t *tally) measure(d *done, lost int64, open bool, warm time.Duration) {
 	}
 	if d.contended {
 		t.contended++
+	}
+	if d.stalled {
+		t.stalled++
 	}
 	service := d.told.End - d.told.Start
 	if d.cut > 0 {
@@ -295,6 +300,7 @@ func (t *tally) add(s *tally) {
 	t.attempts += s.attempts
 	t.retries += s.retries
 	t.contended += s.contended
+	t.stalled += s.stalled
 	if len(t.classes) < len(s.classes) {
 		t.classes = make([]classTally, len(s.classes))
 	}
@@ -328,7 +334,7 @@ func (t *tally) add(s *tally) {
 // figures computes what the report says of a tally. window is the measured time.
 func (t *tally) figures(window time.Duration, open bool) Figures {
 	f := Figures{
-		Attempts: t.attempts, Retries: t.retries, Contended: t.contended, DurationS: window.Seconds(),
+		Attempts: t.attempts, Retries: t.retries, Contended: t.contended, Stalled: t.stalled, DurationS: window.Seconds(),
 		Outcomes: map[string]int64{}, Contention: map[string]int64{}, Audit: map[string]int64{},
 	}
 	for _, o := range Outcomes() {

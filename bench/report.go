@@ -123,7 +123,8 @@ type Figures struct {
 	Operations int64            `json:"operations"`
 	Attempts   int64            `json:"attempts"`
 	Retries    int64            `json:"retries"`
-	Contended  int64            `json:"contended"` // operations that began while another wanted the same row
+	Contended  int64            `json:"contended"`         // operations that began while another wanted the same row
+	Stalled    int64            `json:"stalled,omitempty"` // operations that --stall stopped between read and write
 	Outcomes   map[string]int64 `json:"outcomes"`
 	Reasons    map[string]int64 `json:"reasons,omitempty"` // of rejections
 	Contention map[string]int64 `json:"contention"`

@@ -80,8 +80,8 @@ type Discipline interface {
 // Gate is a discipline that holds its lock outside the database: the engine passes it before it takes a connection, and the time
 // spent is lock wait.
 type Gate interface {
-	// Enter waits until the operation may go on. It returns an error when ctx ends first.
-	Enter(ctx context.Context, r *Request) (leave func(), err error)
+	// Enter waits until the operation may go on. It returns an error when ctx ends first. A [*Fault] is a lost race, to be tried again.
+	Enter(ctx context.Context, r *Request) (*Hold, error)
 }
 
 // Uniquer is a discipline to which a unique violation (23505) is a lost race, not a failure.
@@ -96,8 +96,11 @@ type Binding struct {
 	Changes     []*Change // the guarded changes the scenario may apply
 	SingleWrite bool      // the scenario's transaction writes one row, in its last statement
 	Options     Options
-	Pipeline    bool // --pipeline-begin
-	Pooled      bool // a transaction pooler stands in front: no session state survives a transaction
+	Pipeline    bool              // --pipeline-begin
+	Pooled      bool              // a transaction pooler stands in front: no session state survives a transaction
+	Services    map[string]string // addresses of lock services, by strategy; absent: its usual one
+	TTL         time.Duration     // of a lease, where a lock is one
+	Stall       Stall
 }
 
 // Anomaly is something that must not happen, as an audit finds it.
@@ -123,16 +126,17 @@ const InOneProcess = "in one process"
 // StrategyInfo describes a strategy; list, show, completion and docs are loops over it.
 type StrategyInfo struct {
 	Name     string      `json:"name"`
-	Summary  string      `json:"summary"`  // one line
-	How      string      `json:"how"`      // what it does, for a design review
-	Prevents []Anomaly   `json:"prevents"` // its claim; empty: it claims nothing
-	Scope    string      `json:"scope"`    // where the claim holds, as [InOneProcess]; "" everywhere
-	LoserIs  string      `json:"loser"`    // what the loser of a race sees
-	Use      string      `json:"use"`      // when to use it
-	Mistakes string      `json:"mistakes"` // what people get wrong
-	Options  []OptionDoc `json:"options"`  // its own, beside the shared ones
-	Variants []string    `json:"variants"` // specs worth running side by side, for the conformance tests and docs
-	External bool        `json:"external"` // needs a service beside the database; left out of "all"
+	Summary  string      `json:"summary"`           // one line
+	How      string      `json:"how"`               // what it does, for a design review
+	Prevents []Anomaly   `json:"prevents"`          // its claim; empty: it claims nothing
+	Scope    string      `json:"scope"`             // where the claim holds, as [InOneProcess]; "" everywhere
+	LoserIs  string      `json:"loser"`             // what the loser of a race sees
+	Use      string      `json:"use"`               // when to use it
+	Mistakes string      `json:"mistakes"`          // what people get wrong
+	Options  []OptionDoc `json:"options"`           // its own, beside the shared ones
+	Variants []string    `json:"variants"`          // specs worth running side by side, for the conformance tests and docs
+	External bool        `json:"external"`          // needs a service beside the database; left out of "all"
+	Address  string      `json:"address,omitempty"` // where that service usually is
 }
 
 // Strategy is a concurrency-control discipline. One file of package strategies each.

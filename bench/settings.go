@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +53,11 @@ type Settings struct {
 	// them all.
 	Instances int `json:"instances,omitempty"`
 	Workers   int `json:"workers,omitempty"`
+	// TTL is how long a lease of a lock service lasts when nothing renews it; 0: [DefaultTTL].
+	TTL Duration `json:"ttl,omitempty"`
+	// Stall is how long holders stop between read and write, and how many of all operations do, as 800ms@2%.
+	Stall    string            `json:"stall,omitempty"`
+	Services map[string]string `json:"services,omitempty"` // addresses of lock services that were given, by strategy
 }
 
 // shared reports whether several processes share the users.
@@ -82,7 +89,11 @@ type Race struct {
 	Params   Params
 	Cells    []*Entrant
 	Warnings []Warning
-	skew     Skew
+	// Run names what the race keeps in lock services: the same in all processes that share it, and no other's. Whoever starts a race
+	// without one is given one.
+	Run   string
+	skew  Skew
+	stall Stall
 }
 
 // Entrant is one strategy bound to the scenario.
@@ -93,12 +104,16 @@ type Entrant struct {
 	Operation  Operation
 	Retry      Retry
 	Claims     []Anomaly
-	Params     Params     // the scenario's, with what is the cell's own
-	Rogue      Discipline // what rogue users follow; nil if there are none
-	leaky      bool       // it is there to show a leak
-	pivot      Anomaly    // what the scenario is about
-	NA         string     // why it is not run; the rest is empty then
+	Params     Params        // the scenario's, with what is the cell's own
+	Rogue      Discipline    // what rogue users follow; nil if there are none
+	leaky      bool          // it is there to show a leak
+	lease      time.Duration // that its lock service grants; 0: not known, or it has none
+	pivot      Anomaly       // what the scenario is about
+	NA         string        // why it is not run; the rest is empty then
 }
+
+// Scoper is a discipline whose options change where its strategy's claims hold.
+type Scoper interface{ Scope() string }
 
 // Claimer is a discipline whose options change what its strategy claims.
 type Claimer interface{ Prevents() []Anomaly }
@@ -132,6 +147,8 @@ func Compile(s Settings, strategies []Strategy, scenarios []Scenario, via Connec
 	fail("skew", "", err)
 	backoff, err := ParseBackoff(s.Backoff)
 	fail("backoff", "", err)
+	r.stall, err = ParseStall(s.Stall)
+	fail("stall", "", err)
 	errs = append(errs, s.check()...)
 	if r.Scenario != nil {
 		errs = append(errs, checkScenarioOptions(s.Options, r.Scenario.Info())...)
@@ -212,6 +229,14 @@ func (s *Settings) check() []error {
 	}
 	if s.Operations < 0 {
 		bad("operations", "leave --operations out to bound the run by --duration", "operations must be 0 or more, got %d", s.Operations)
+	}
+	if s.TTL != 0 && time.Duration(s.TTL) < shortestTTL {
+		bad("ttl", "give --ttl 500ms or more", "ttl must be at least %v, got %v", shortestTTL, s.TTL)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
+		if host, port, err := net.SplitHostPort(s.Services[name]); err != nil || host == "" || port == "" {
+			bad(name, "write --"+name+" host:port", "%q is not the address of a service", s.Services[name])
+		}
 	}
 	switch s.Mode {
 	case Burst:
@@ -340,9 +365,11 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, p Params, base Retry, s S
 	if err = errors.Join(checkOptions(sp, e.Info), err); err != nil || sc == nil {
 		return nil, err
 	}
+	stall, _ := ParseStall(s.Stall) // Compile has refused a bad one
 	b := Binding{
 		Tables: sc.Tables(), Changes: sc.Changes(), SingleWrite: sc.SingleWrite(),
 		Options: sp.Options, Pipeline: s.Pipeline, Pooled: via.Pooled,
+		Services: s.Services, TTL: cmp.Or(time.Duration(s.TTL), DefaultTTL), Stall: stall,
 	}
 	e.Discipline, err = st.Bind(b)
 	if err == nil {
@@ -362,6 +389,9 @@ func bind(sp Spec, strategies []Strategy, sc Scenario, p Params, base Retry, s S
 	}
 	if c, ok := e.Discipline.(Claimer); ok {
 		e.Claims = c.Prevents()
+	}
+	if s, ok := e.Discipline.(Scoper); ok {
+		e.Info.Scope = s.Scope()
 	}
 	if l, ok := e.Discipline.(Leaky); ok && l.Leaks() {
 		e.leaky, e.Claims = true, nil

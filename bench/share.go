@@ -82,7 +82,7 @@ type (
 		Count                [outcomes]int64
 		Contention           [contentions]int64
 		Attempts, Retries    int64
-		Contended            int64
+		Contended, Stalled   int64
 		Reasons              map[Reason]int64
 		Errors               map[string]int64
 		Seconds              []Second
@@ -124,7 +124,7 @@ func (s *Share) MarshalBinary() ([]byte, error) {
 	t := s.tally
 	p := parcel{
 		Instance: s.Instance, Wall: s.wall, Count: t.count, Contention: t.contention, Attempts: t.attempts, Retries: t.retries,
-		Contended: t.contended, Reasons: t.reasons, Errors: t.errors, Seconds: t.seconds, Told: t.told, Last: t.last,
+		Contended: t.contended, Stalled: t.stalled, Reasons: t.reasons, Errors: t.errors, Seconds: t.seconds, Told: t.told, Last: t.last,
 		FinishedIn: t.finishedIn, ConfirmedIn: t.confirmedIn, Abandoned: t.abandoned, Held: t.held,
 	}
 	for o := range t.latency {
@@ -162,7 +162,7 @@ func (s *Share) UnmarshalBinary(b []byte) error {
 		return h
 	}
 	t.count, t.contention, t.attempts, t.retries = p.Count, p.Contention, p.Attempts, p.Retries
-	t.contended, t.seconds, t.last = p.Contended, p.Seconds, p.Last
+	t.contended, t.stalled, t.seconds, t.last = p.Contended, p.Stalled, p.Seconds, p.Last
 	t.finishedIn, t.confirmedIn, t.abandoned, t.held = p.FinishedIn, p.ConfirmedIn, p.Abandoned, p.Held
 	t.told.merge(p.Told)
 	maps.Copy(t.reasons, p.Reasons)

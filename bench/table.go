@@ -18,6 +18,7 @@ type Table struct {
 	Key     string   // the bigint primary key
 	Columns []string // the bigint columns an operation reads and writes, in the order of [Row.Values]
 	Version string   // the column that an optimistic writer counts up
+	Fence   string   // the column that holds the fencing token of the last writer who had one; "" where a write's decision rests on other rows
 	Group   string   // the column by which [Tx.List] reads; it has an index and is among Columns
 	Claim   *Claim   // how a row can be claimed by an INSERT, where it can
 	Free    *Cond    // what makes a row free for anybody, where "any row" makes sense

@@ -15,7 +15,7 @@ const (
 	reserved  = 1
 )
 
-var stockTable = bench.Table{Name: "stock", Key: "id", Columns: []string{"available", "reserved"}, Version: "version"}
+var stockTable = bench.Table{Name: "stock", Key: "id", Columns: []string{"available", "reserved"}, Version: "version", Fence: "fence"}
 
 // takeUnits is the rule as one statement: enough is available, and it moves to reserved.
 var takeUnits = bench.Change{

@@ -15,7 +15,7 @@ type Queue struct{}
 const worker = 0
 
 var jobsTable = bench.Table{
-	Name: "jobs", Key: "id", Columns: []string{"worker"}, Version: "version",
+	Name: "jobs", Key: "id", Columns: []string{"worker"}, Version: "version", Fence: "fence",
 	Free: &bench.Cond{Column: "worker", Relation: bench.IsNull}, Batched: true,
 }
 

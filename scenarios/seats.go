@@ -13,7 +13,7 @@ type Seats struct{}
 const holder = 0
 
 var seatsTable = bench.Table{
-	Name: "seats", Key: "id", Columns: []string{"holder"}, Version: "version",
+	Name: "seats", Key: "id", Columns: []string{"holder"}, Version: "version", Fence: "fence",
 	Claim: &bench.Claim{Table: "bookings", Key: "seat_id", Column: "user_id", Value: "holder"},
 	Free:  &bench.Cond{Column: "holder", Relation: bench.IsNull},
 }

@@ -16,7 +16,7 @@ const balance = 0
 // amount is what every transfer moves.
 const amount = 10
 
-var accountsTable = bench.Table{Name: "accounts", Key: "id", Columns: []string{"balance"}, Version: "version"}
+var accountsTable = bench.Table{Name: "accounts", Key: "id", Columns: []string{"balance"}, Version: "version", Fence: "fence"}
 
 // debit and credit are the two halves as one statement each; the rule stands in the first.
 var (

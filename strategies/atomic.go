@@ -63,7 +63,7 @@ func bindChanges(b bench.Binding, wanted func(*bench.Change) bool) *guarded {
 		d.changes[c] = q
 		d.list = append(d.list, q)
 		if d.peeks[c.Table] == nil {
-			p := &bench.Stmt{Name: "why not", SQL: selectSQL(c.Table, false) + " WHERE " + c.Table.Key + " = $1", Columns: len(c.Table.Columns)}
+			p := &bench.Stmt{Name: "why not", SQL: selectSQL(c.Table, "") + " WHERE " + c.Table.Key + " = $1", Columns: len(c.Table.Columns)}
 			d.peeks[c.Table] = p
 			d.list = append(d.list, p)
 		}

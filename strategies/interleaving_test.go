@@ -404,7 +404,7 @@ func TestMutexKeepsTheSecondOut(t *testing.T) {
 			}
 			impatient, cancel := context.WithCancel(t.Context())
 			cancel()
-			leave, err := gate.Enter(t.Context(), &bench.Request{Key: item})
+			hold, err := gate.Enter(t.Context(), &bench.Request{Key: item})
 			s.must(err)
 			if _, err := gate.Enter(impatient, &bench.Request{Key: item}); !errors.Is(err, context.Canceled) {
 				t.Errorf("the second is let in: %v", err)
@@ -414,14 +414,14 @@ func TestMutexKeepsTheSecondOut(t *testing.T) {
 					t.Errorf("%s lets another row's user in: %v", mutex.otherName, err)
 				}
 			} else {
-				leaveOther, err := gate.Enter(t.Context(), &bench.Request{Key: item + 1})
+				other, err := gate.Enter(t.Context(), &bench.Request{Key: item + 1})
 				s.must(err)
-				leaveOther()
+				other.Leave()
 			}
-			leave()
-			leave, err = gate.Enter(t.Context(), &bench.Request{Key: item})
+			hold.Leave()
+			hold, err = gate.Enter(t.Context(), &bench.Request{Key: item})
 			s.must(err)
-			leave()
+			hold.Leave()
 		})
 	}
 }

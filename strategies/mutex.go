@@ -48,7 +48,7 @@ type mutexed struct {
 }
 
 // Enter takes the mutex of each row.
-func (m *mutexed) Enter(ctx context.Context, r *bench.Request) (func(), error) {
+func (m *mutexed) Enter(ctx context.Context, r *bench.Request) (*bench.Hold, error) {
 	first, second := m.stripe(r.Key), m.stripe(r.Key)
 	if r.To > 0 {
 		second = m.stripe(r.To)
@@ -60,13 +60,13 @@ func (m *mutexed) Enter(ctx context.Context, r *bench.Request) (func(), error) {
 		return nil, err
 	}
 	if first == second {
-		return func() { <-m.stripes[first] }, nil
+		return &bench.Hold{Leave: func() { <-m.stripes[first] }}, nil
 	}
 	if err := m.lock(ctx, second); err != nil {
 		<-m.stripes[first]
 		return nil, err
 	}
-	return func() { <-m.stripes[second]; <-m.stripes[first] }, nil
+	return &bench.Hold{Leave: func() { <-m.stripes[second]; <-m.stripes[first] }}, nil
 }
 
 func (m *mutexed) stripe(key int64) int { return int(uint64(key) % uint64(len(m.stripes))) }

@@ -33,6 +33,7 @@ const (
 	byKey     guard = iota // no predicate
 	byVersion              // AND version = …
 	byValues               // AND every column still holds what was read
+	byToken                // AND nobody with a later fencing token was there; see [bench.Table.Fence]
 )
 
 // tableSQL holds a table's statements.
@@ -81,10 +82,10 @@ func bindRows(b bench.Binding, d rowwise) (bench.Discipline, error) {
 // readStmt reads one row, or the rows of a group: in the order of their keys, so that whoever locks them does so in one order.
 func (d *rowwise) readStmt(t *bench.Table) *bench.Stmt {
 	if t.Group == "" {
-		return &bench.Stmt{Name: "read", SQL: selectSQL(t, d.versioned) + " WHERE " + t.Key + " = $1" + d.lock, Columns: width(t, d.versioned)}
+		return &bench.Stmt{Name: "read", SQL: selectSQL(t, d.stamp(t)) + " WHERE " + t.Key + " = $1" + d.lock, Columns: width(t, d.stamp(t))}
 	}
-	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.versioned), "SELECT ") + " WHERE " + t.Group + " = $1 ORDER BY " + t.Key + d.lock
-	return &bench.Stmt{Name: "read", SQL: sql, Columns: width(t, d.versioned) + 1}
+	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.stamp(t)), "SELECT ") + " WHERE " + t.Group + " = $1 ORDER BY " + t.Key + d.lock
+	return &bench.Stmt{Name: "read", SQL: sql, Columns: width(t, d.stamp(t)) + 1}
 }
 
 // insertStmt adds a row with its key and its columns. A key that is taken is no error, which would end the transaction: the statement
@@ -100,9 +101,9 @@ func insertStmt(t *bench.Table) *bench.Stmt {
 
 // claimStmt reads the first free rows.
 func (d *rowwise) claimStmt(t *bench.Table) *bench.Stmt {
-	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.versioned), "SELECT ") +
+	sql := "SELECT " + t.Key + ", " + strings.TrimPrefix(selectSQL(t, d.stamp(t)), "SELECT ") +
 		" WHERE " + condSQL(t.Free) + " ORDER BY " + t.Key + " LIMIT $1" + d.lock
-	return &bench.Stmt{Name: "claim", SQL: sql, Columns: width(t, d.versioned) + 1}
+	return &bench.Stmt{Name: "claim", SQL: sql, Columns: width(t, d.stamp(t)) + 1}
 }
 
 // written are the columns that an operation may change: a row stays in its group.
@@ -126,18 +127,29 @@ func beginStmt(isolation, settings string) *bench.Stmt {
 	return &bench.Stmt{Name: "begin", SQL: sql + settings}
 }
 
-func width(t *bench.Table, versioned bool) int {
-	if versioned {
+// stamp is the column that tells whether somebody wrote since a row was read; "" if the strategy looks at none.
+func (d *rowwise) stamp(t *bench.Table) string {
+	switch {
+	case d.guard == byToken:
+		return t.Fence
+	case d.versioned:
+		return t.Version
+	}
+	return ""
+}
+
+func width(t *bench.Table, stamp string) int {
+	if stamp != "" {
 		return len(t.Columns) + 1
 	}
 	return len(t.Columns)
 }
 
-// selectSQL reads a table's columns, and the version last.
-func selectSQL(t *bench.Table, versioned bool) string {
+// selectSQL reads a table's columns, and the stamp last if there is one.
+func selectSQL(t *bench.Table, stamp string) string {
 	columns := strings.Join(t.Columns, ", ")
-	if versioned {
-		columns += ", " + t.Version
+	if stamp != "" {
+		columns += ", " + stamp
 	}
 	return "SELECT " + columns + " FROM " + schema + t.Name
 }
@@ -152,8 +164,11 @@ func (d *rowwise) updateSQL(t *bench.Table) string {
 	if d.versioned {
 		set = append(set, fmt.Sprintf("%s = %s + 1", t.Version, t.Version))
 	}
-	sql := "UPDATE " + schema + t.Name + " SET " + strings.Join(set, ", ") + " WHERE " + t.Key + " = $1"
 	next := len(places) + 2
+	if d.guard == byToken {
+		set = append(set, fmt.Sprintf("%s = $%d", t.Fence, next+1))
+	}
+	sql := "UPDATE " + schema + t.Name + " SET " + strings.Join(set, ", ") + " WHERE " + t.Key + " = $1"
 	switch d.guard {
 	case byKey:
 	case byVersion:
@@ -162,6 +177,8 @@ func (d *rowwise) updateSQL(t *bench.Table) string {
 		for i, c := range t.Columns {
 			sql += fmt.Sprintf(" AND %s IS NOT DISTINCT FROM $%d", c, next+i)
 		}
+	case byToken:
+		sql += fmt.Sprintf(" AND %[1]s = $%[2]d AND %[1]s <= $%[3]d", t.Fence, next, next+1)
 	}
 	return sql
 }
@@ -223,10 +240,12 @@ type rowSession struct {
 	group   []bench.Row // as last listed
 	pending *bench.Stmt // the write that rides with COMMIT
 	nargs   int
+	request *bench.Request
+	hold    *bench.Hold // the lock outside the database; nil if there is none
 }
 
 func (s *rowSession) Begin(r *bench.Request) error {
-	s.pending = nil
+	s.pending, s.request = nil, r
 	return s.session.Begin(r)
 }
 
@@ -286,6 +305,9 @@ func (s *rowSession) several(q *bench.Stmt, t *bench.Table, arg int64) ([]bench.
 
 func (s *rowSession) Put(t *bench.Table, old, row bench.Row) error {
 	q := s.d.tables[t]
+	if err := s.hold.Known(); err != nil {
+		return err
+	}
 	if q.between != nil {
 		if err := s.compare(q.between, old); err != nil {
 			return err
@@ -304,6 +326,9 @@ func (s *rowSession) Put(t *bench.Table, old, row bench.Row) error {
 		n++
 	case byValues:
 		n += copy(s.args[n:], old.Values[:len(t.Columns)])
+	case byToken:
+		s.args[n], s.args[n+1] = old.Version, s.hold.Token(s.request, row.Key)
+		n += 2
 	}
 	s.wrote = true
 	if s.d.deferWrite {
@@ -311,7 +336,7 @@ func (s *rowSession) Put(t *bench.Table, old, row bench.Row) error {
 		return nil
 	}
 	affected, err := s.conn.Exec(q.write, s.args[:n])
-	return lostUnless(affected, err)
+	return s.d.lostUnless(affected, err)
 }
 
 // compare is how an application compares versions by itself.
@@ -332,7 +357,7 @@ func (s *rowSession) Commit() error {
 	}
 	q := s.pending
 	s.pending = nil
-	return lostUnless(s.conn.Last(q, s.args[:s.nargs]))
+	return s.d.lostUnless(s.conn.Last(q, s.args[:s.nargs]))
 }
 
 func (s *rowSession) Insert(t *bench.Table, row bench.Row) (bool, error) {
@@ -349,11 +374,14 @@ func (s *session) insert(q *bench.Stmt, t *bench.Table, row bench.Row) (bool, er
 }
 
 // lostUnless makes a write that matched no row a lost race.
-func lostUnless(affected int64, err error) error {
-	if err == nil && affected == 0 {
-		return bench.Lost(bench.Version)
+func (d *rowwise) lostUnless(affected int64, err error) error {
+	switch {
+	case err != nil || affected > 0:
+		return err
+	case d.guard == byToken:
+		return bench.Lost(bench.Fenced)
 	}
-	return err
+	return bench.Lost(bench.Version)
 }
 
 // refuse answers for everything a strategy does not lend. The engine checks before the run, so only a scenario that asks for

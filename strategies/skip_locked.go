@@ -40,7 +40,7 @@ func (SkipLocked) Bind(b bench.Binding) (bench.Discipline, error) {
 		s.lends = bench.LendsBatch
 		return s, nil
 	}
-	row.tables[t].read.SQL = "SELECT " + t.Key + ", " + selectSQL(t, false)[len("SELECT "):] +
+	row.tables[t].read.SQL = "SELECT " + t.Key + ", " + selectSQL(t, "")[len("SELECT "):] +
 		" WHERE " + condSQL(t.Free) + " ORDER BY " + t.Key + " LIMIT 1 FOR UPDATE SKIP LOCKED"
 	row.tables[t].read.Columns = len(t.Columns) + 1
 	return s, nil

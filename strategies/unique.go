@@ -86,5 +86,5 @@ func (s *claimSession) Put(t *bench.Table, _, row bench.Row) error {
 		return nil
 	}
 	affected, err := s.conn.Exec(s.d.tables[t].write, s.args[:2])
-	return lostUnless(affected, err)
+	return s.d.lostUnless(affected, err)
 }

@@ -126,11 +126,11 @@ type gated struct {
 }
 
 // Enter waits for the turn, then for the gate.
-func (g gated) Enter(ctx context.Context, r *bench.Request) (func(), error) {
+func (g gated) Enter(ctx context.Context, r *bench.Request) (*bench.Hold, error) {
 	a := g.d.actor(r.User)
 	g.d.attempt(a)
 	g.d.begin(a, &Event{Kind: Gate}, entering)
-	leave, err := g.gate.Enter(ctx, r)
+	hold, err := g.gate.Enter(ctx, r)
 	g.d.end(a, func(e *Event) {
 		if err != nil {
 			e.Error = err.Error()
@@ -141,10 +141,10 @@ func (g gated) Enter(ctx context.Context, r *bench.Request) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() {
+	return &bench.Hold{Leave: func() {
 		g.d.leave(a)
-		leave()
-	}, nil
+		hold.Leave()
+	}}, nil
 }
 
 // leave says that the user gives the gate back.

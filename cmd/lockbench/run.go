@@ -34,6 +34,7 @@ type raceFlags struct {
 	settings bench.Settings
 	mode     string
 	options  map[string]*string // the scenarios' own flags, by name
+	services map[string]*string // addresses of lock services, by strategy
 }
 
 // runFlags are the flags of run.
@@ -143,6 +144,18 @@ func (f *raceFlags) add(fs flagSet) {
 	g.text(&s.Backoff, "backoff", "backoff", "exp=1ms..50ms", "between attempts, with full jitter: none, fixed=10ms, exp=1ms..50ms")
 	g.duration(&s.Deadline, "deadline", 30*time.Second, "no attempt of an operation begins after it, and no statement lasts longer; 0s for none")
 	g.duration(&s.LockTimeout, "lock-timeout", 0, "of a wait for a lock (default none)")
+
+	g = fs.in("Lock services")
+	f.services = map[string]*string{}
+	for _, st := range allStrategies() {
+		if st.External {
+			f.services[st.Name] = new(string)
+			env := "LOCKBENCH_" + strings.ToUpper(st.Name)
+			g.text(f.services[st.Name], st.Name, "host:port", fs.a.env(env), fmt.Sprintf("where it is (or %s; default %s)", env, st.Address))
+		}
+	}
+	g.duration(&s.TTL, "ttl", 0, fmt.Sprintf("of a lease that nothing renews (default %v)", bench.DefaultTTL))
+	g.text(&s.Stall, "stall", "stall", "", "stop this share of the operations between read and write, as 800ms@2%: a garbage collection, a suspended machine")
 	g.duration(&s.CallerDeadline, "caller-deadline", 0, "after which a caller has gone, though the server works on for him (default none)")
 }
 
@@ -187,6 +200,11 @@ func (a *app) race(ctx context.Context, given *pflag.FlagSet, f *runFlags) error
 	sig := interruptible(ctx, say)
 	defer sig.end()
 
+	for _, r := range p.races {
+		if err := r.race.Reach(sig.ctx); err != nil {
+			return err
+		}
+	}
 	connections := 0
 	for _, r := range p.races {
 		connections = max(connections, sessions(&r.race.Settings))
@@ -311,6 +329,14 @@ func (f *raceFlags) settle(given *pflag.FlagSet) bench.Settings {
 		s.Trials = loopTrials
 	}
 	s.Options = givenOptions(f.options, given)
+	for name, address := range f.services {
+		if *address != "" {
+			if s.Services == nil {
+				s.Services = map[string]string{}
+			}
+			s.Services[name] = *address
+		}
+	}
 	settleEnd(&s, given)
 	return s
 }
