@@ -2,7 +2,9 @@ package gate
 
 import (
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/lockbench/lockbench/bench"
 )
@@ -13,93 +15,162 @@ type figure struct {
 	of   func(c *bench.Cell) (float64, bool)
 }
 
-// audited are the counts an audit may hold; a scenario that does not check one leaves it out, which is not a 0.
-var audited = []string{"overbooked", "lost_updates", "undersold", "unexplained", "negative", "write_skew", "sum_drift", "double_charged", "stuck_reservations", "overstocked", "mischarged", "leaked_locks"}
-
-// waits are the kinds of waiting a report tells apart.
-var waits = []string{"pool", "lock", "backoff", "lag"}
-
-// figures are the names a limit may use: those of the report's JSON form. p50 to max alone are those of confirmed operations.
-func figures() map[string]figure {
-	m := map[string]figure{
-		"operations":      {count, func(c *bench.Cell) (float64, bool) { return float64(c.Operations), true }},
-		"attempts":        {count, func(c *bench.Cell) (float64, bool) { return float64(c.Attempts), true }},
-		"retries":         {count, func(c *bench.Cell) (float64, bool) { return float64(c.Retries), true }},
-		"contended":       {count, func(c *bench.Cell) (float64, bool) { return float64(c.Contended), true }},
-		"conflict_rate":   {ratio, func(c *bench.Cell) (float64, bool) { return known(c.ConflictRate) }},
-		"amplification":   {plain, func(c *bench.Cell) (float64, bool) { return known(c.Amplification) }},
-		"throughput":      {rate, func(c *bench.Cell) (float64, bool) { return known(c.Throughput) }},
-		"goodput":         {rate, func(c *bench.Cell) (float64, bool) { return known(c.Goodput) }},
-		"duration":        {seconds, func(c *bench.Cell) (float64, bool) { return c.DurationS, true }},
-		"commits":         {count, server(func(s *bench.ServerSide) *int64 { return s.Commits })},
-		"rollbacks":       {count, server(func(s *bench.ServerSide) *int64 { return s.Rollbacks })},
-		"deadlocks":       {count, server(func(s *bench.ServerSide) *int64 { return s.Deadlocks })},
-		"wal_bytes":       {count, server(func(s *bench.ServerSide) *int64 { return s.WALBytes })},
-		"lock_wait_share": {ratio, func(c *bench.Cell) (float64, bool) { return lockWaitShare(c) }},
-	}
+// keys are those of the JSON form's objects whose fields have no names of their own. A scenario that does not check one of the audited
+// counts leaves it out, which is not a 0.
+func keys() map[string][]string {
+	var outcomes, contentions []string
 	for _, o := range bench.Outcomes() {
-		m[o.String()] = figure{count, in(func(c *bench.Cell) map[string]int64 { return c.Outcomes }, o.String())}
-		addLatency(m, o.String()+".", o.String())
+		outcomes = append(outcomes, o.String())
 	}
-	addLatency(m, "all.", "all")
-	addLatency(m, "", bench.Confirmed.String())
 	for _, k := range bench.Contentions() {
-		m[k.String()] = figure{count, in(func(c *bench.Cell) map[string]int64 { return c.Contention }, k.String())}
+		contentions = append(contentions, k.String())
 	}
-	for _, name := range audited {
-		m[name] = figure{count, in(func(c *bench.Cell) map[string]int64 { return c.Audit }, name)}
-	}
-	for _, w := range waits {
-		m[w+".p50"] = figure{millis, func(c *bench.Cell) (float64, bool) { return known(c.Waits[w].P50) }}
-		m[w+".p99"] = figure{millis, func(c *bench.Cell) (float64, bool) { return known(c.Waits[w].P99) }}
-		m[w+".total"] = figure{seconds, func(c *bench.Cell) (float64, bool) { return known(c.Waits[w].Total) }}
-	}
-	return m
-}
-
-// addLatency adds the percentiles of one outcome under a prefix.
-func addLatency(m map[string]figure, prefix, outcome string) {
-	add := func(name string, of func(p bench.Percentiles) *float64) {
-		m[prefix+name] = figure{millis, func(c *bench.Cell) (float64, bool) { return known(of(c.Latency[outcome])) }}
-	}
-	add("mean", func(p bench.Percentiles) *float64 { return p.Mean })
-	add("p50", func(p bench.Percentiles) *float64 { return p.P50 })
-	add("p90", func(p bench.Percentiles) *float64 { return p.P90 })
-	add("p95", func(p bench.Percentiles) *float64 { return p.P95 })
-	add("p99", func(p bench.Percentiles) *float64 { return p.P99 })
-	add("p999", func(p bench.Percentiles) *float64 { return p.P999 })
-	add("max", func(p bench.Percentiles) *float64 { return p.Max })
-}
-
-func known(p *float64) (float64, bool) {
-	if p == nil {
-		return 0, false
-	}
-	return *p, true
-}
-
-func in(of func(*bench.Cell) map[string]int64, name string) func(*bench.Cell) (float64, bool) {
-	return func(c *bench.Cell) (float64, bool) {
-		n, measured := of(c)[name]
-		return float64(n), measured
+	latencies := append(slices.Clone(outcomes), "all")
+	return map[string][]string{
+		"outcomes": outcomes, "contention": contentions, "latency": latencies, "latency_uncorrected": latencies,
+		"waits": {"pool", "lock", "backoff", "lag"},
+		"audit": {"overbooked", "lost_updates", "undersold", "unexplained", "negative", "write_skew", "sum_drift", "double_charged", "mischarged", "overstocked", "stuck_reservations", "leaked_locks"},
 	}
 }
 
-func server(of func(*bench.ServerSide) *int64) func(*bench.Cell) (float64, bool) {
-	return func(c *bench.Cell) (float64, bool) {
-		if c.Server == nil || of(c.Server) == nil {
+// figures are all that a limit may be set on: the numbers of a cell's JSON form, by their path (latency.rejected.p99_ms) and by a short
+// name (rejected.p99). p50 to max alone are those of confirmed operations.
+func figures() map[string]figure {
+	all := map[string]figure{}
+	for _, p := range paths(reflect.TypeFor[bench.Figures](), nil) {
+		f := figure{unitOf(p), func(c *bench.Cell) (float64, bool) { return read(reflect.ValueOf(c.Figures), p.steps) }}
+		for _, name := range p.names() {
+			all[name] = f
+		}
+	}
+	return all
+}
+
+// find returns a figure by its name. Those of one kind of users (classes.bystander.p99) depend on the scenario, so that they are in no
+// list.
+func find(name string) (figure, bool) {
+	if rest, ok := strings.CutPrefix(name, classes+"."); ok {
+		class, of, _ := strings.Cut(rest, ".")
+		for _, p := range paths(reflect.TypeFor[bench.ClassFigures](), nil) {
+			if slices.Contains(p.names(), of) {
+				steps := append([]string{classes, class}, p.steps...)
+				return figure{unitOf(p), func(c *bench.Cell) (float64, bool) { return read(reflect.ValueOf(c.Figures), steps) }}, true
+			}
+		}
+	}
+	f, known := figures()[name]
+	return f, known
+}
+
+// classes is the object of the JSON form that holds the figures of users of several kinds.
+const classes = "classes"
+
+// path leads to a number.
+type path struct {
+	steps []string
+	kind  reflect.Kind
+}
+
+// names are what the number goes by.
+func (p path) names() []string {
+	return []string{strings.Join(p.steps, "."), short(p.steps), strings.TrimPrefix(strings.Join(shortened(p.steps), "."), "latency.")}
+}
+
+// paths lists the numbers below a type.
+func paths(t reflect.Type, before []string) (all []path) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return paths(t.Elem(), before)
+	case reflect.Int64, reflect.Float64:
+		return []path{{before, t.Kind()}}
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			all = append(all, paths(f.Type, append(slices.Clone(before), name))...)
+		}
+	case reflect.Map:
+		for _, key := range keys()[before[len(before)-1]] {
+			all = append(all, paths(t.Elem(), append(slices.Clone(before), key))...)
+		}
+	}
+	return all
+}
+
+// read follows a path; what is absent was not measured.
+func read(v reflect.Value, steps []string) (float64, bool) {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
 			return 0, false
 		}
-		return float64(*of(c.Server)), true
+		v = v.Elem()
 	}
+	switch v.Kind() {
+	case reflect.Int64:
+		return float64(v.Int()), true
+	case reflect.Float64:
+		return v.Float(), true
+	case reflect.Map:
+		at := v.MapIndex(reflect.ValueOf(steps[0]))
+		if !at.IsValid() {
+			return 0, false
+		}
+		return read(at, steps[1:])
+	}
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == steps[0] {
+			return read(v.FieldByIndex(f.Index), steps[1:])
+		}
+	}
+	return 0, false
 }
 
-func lockWaitShare(c *bench.Cell) (float64, bool) {
-	if c.Server == nil {
-		return 0, false
+// unitOf reads the unit off the name, as the JSON form has it there.
+func unitOf(p path) unit {
+	name := p.steps[len(p.steps)-1]
+	switch {
+	case p.kind == reflect.Int64:
+		return count
+	case strings.HasSuffix(name, "_ms"):
+		return millis
+	case strings.HasSuffix(name, "_s"):
+		return seconds
+	case strings.HasSuffix(name, "_rate"), strings.HasSuffix(name, "_share"):
+		return ratio
+	case name == "throughput", name == "goodput":
+		return rate
 	}
-	return known(c.Server.LockWaitShare)
+	return plain
 }
 
-// Names lists the figures a limit may be set on, in alphabetical order.
-func Names() []string { return slices.Sorted(maps.Keys(figures())) }
+// shortened is a path without the unit at its end.
+func shortened(steps []string) []string {
+	steps = slices.Clone(steps)
+	last := &steps[len(steps)-1]
+	*last = strings.TrimSuffix(strings.TrimSuffix(*last, "_ms"), "_s")
+	return steps
+}
+
+// short is a path without what goes without saying.
+func short(steps []string) string {
+	switch steps = shortened(steps); steps[0] {
+	case "latency":
+		steps = steps[1:]
+		if steps[0] == bench.Confirmed.String() {
+			steps = steps[1:]
+		}
+	case "latency_uncorrected":
+		steps[0] = "uncorrected"
+	case "outcomes", "contention", "audit", "waits", "server", "client":
+		steps = steps[1:]
+	}
+	return strings.Join(steps, ".")
+}
+
+// Names lists the short names of the figures a limit may be set on, in alphabetical order. Their paths in the JSON form will do as well.
+func Names() []string {
+	names := map[string]bool{}
+	for _, p := range paths(reflect.TypeFor[bench.Figures](), nil) {
+		names[short(p.steps)] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -5,7 +5,9 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +54,7 @@ func Parse(text string) (Limit, error) {
 		}
 	}
 	l.Figure = strings.TrimSpace(left)
-	f, known := figures()[l.Figure]
+	f, known := find(l.Figure)
 	if !known {
 		return l, unknown(l)
 	}
@@ -78,9 +80,9 @@ func unknown(l Limit) error {
 	if l.Figure == "" {
 		return bench.Hintf(form, "threshold %q names no figure", l.Text)
 	}
-	names := Names()
-	hint := "figures are " + strings.Join(names, ", ")
-	if n := bench.Nearest(l.Figure, names); n != "" {
+	plain := slices.DeleteFunc(Names(), func(name string) bool { return strings.Contains(name, ".") })
+	hint := "figures are " + strings.Join(plain, ", ") + ", and those of the JSON report by their path, as latency.rejected.p99_ms"
+	if n := bench.Nearest(l.Figure, slices.Collect(maps.Keys(figures()))); n != "" {
 		hint = "did you mean " + n + "?"
 	}
 	return bench.Hintf(hint, "unknown figure %q in threshold %q", l.Figure, l.Text)

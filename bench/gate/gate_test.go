@@ -1,7 +1,9 @@
 package gate
 
 import (
+	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -164,5 +166,125 @@ func TestRead(t *testing.T) {
 		if got := l.Read(c); got != want {
 			t.Errorf("%s reads %s, want %s", l.Figure, got, want)
 		}
+	}
+}
+
+// TestEveryFigureOfTheJSONHasItsName: each number of a cell's JSON form can be limited by its path there, and is read from there.
+func TestEveryFigureOfTheJSONHasItsName(t *testing.T) {
+	var cell bench.Cell
+	next := 0.0
+	fill(reflect.ValueOf(&cell.Figures).Elem(), "", &next)
+	cell.Name, cell.Strategy, cell.Trials = "atomic", "atomic", []bench.Trial{{Number: 1}}
+	b, err := json.Marshal(cell.Figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	var walk func(name string, v any)
+	walk = func(name string, v any) {
+		switch x := v.(type) {
+		case map[string]any:
+			for key, e := range x {
+				walk(strings.TrimPrefix(name+"."+key, "."), e)
+			}
+		case float64:
+			found++
+			f, known := find(name)
+			if !known {
+				t.Errorf("no limit can be set on %s", name)
+				return
+			}
+			if got, measured := f.of(&cell); !measured || got != x {
+				t.Errorf("%s is %v in the JSON and %v to a limit", name, x, got)
+			}
+			if _, measured := f.of(&bench.Cell{}); measured && strings.Contains(name, "latency") {
+				t.Errorf("%s is measured in an empty cell", name)
+			}
+		}
+	}
+	walk("", doc)
+	if found < 150 {
+		t.Errorf("only %d figures", found)
+	}
+	for short, path := range map[string]string{
+		"p99": "latency.confirmed.p99_ms", "confirmed.p99": "latency.confirmed.p99_ms", "rejected.mean": "latency.rejected.mean_ms", "busy": "outcomes.busy",
+		"pool.total": "waits.pool.total_s", "duration": "duration_s", "cpu_share": "client.cpu_share", "wal_bytes": "server.wal_bytes",
+		"uncorrected.all.p50": "latency_uncorrected.all.p50_ms", "classes.bystander.p99": "classes.bystander.latency.confirmed.p99_ms",
+	} {
+		a, ok := find(short)
+		b, ok2 := find(path)
+		if !ok || !ok2 {
+			t.Errorf("%s or %s is unknown", short, path)
+			continue
+		}
+		x, _ := a.of(&cell)
+		y, _ := b.of(&cell)
+		if x != y || a.unit != b.unit {
+			t.Errorf("%s is %v, %s is %v", short, x, path, y)
+		}
+	}
+}
+
+// fill gives every number a value of its own, and every map whose keys are known all of them.
+func fill(v reflect.Value, name string, next *float64) {
+	*next++
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), name, next)
+	case reflect.Int64:
+		v.SetInt(int64(*next))
+	case reflect.Float64:
+		v.SetFloat(*next + 0.5)
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fill(v.FieldByIndex(f.Index), name, next)
+		}
+	case reflect.Map:
+		of := keys()[name]
+		if name == classes {
+			of = []string{"bystander"}
+		}
+		v.Set(reflect.MakeMap(v.Type()))
+		for _, key := range of {
+			e := reflect.New(v.Type().Elem()).Elem()
+			fill(e, key, next)
+			v.SetMapIndex(reflect.ValueOf(key), e)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	all := cells()
+	all[0].Verdict, all[0].ClaimBroken = bench.Violated, true
+	all[0].Findings = []bench.Finding{{Message: "two users were told yes"}}
+	all[1].Verdict = bench.Sound
+	for _, tc := range []struct {
+		expected []Expectation
+		want     []string
+	}{
+		{[]Expectation{{bench.All, bench.Sound}}, []string{"optimistic: verdict is violated, and sound was expected: two users were told yes"}},
+		{[]Expectation{{bench.All, bench.Sound}, {"optimistic", bench.Violated}}, nil},
+		{[]Expectation{{"pessimistic:wait=nowait", bench.Undetermined}, {"pessimistic", bench.Sound}}, []string{"pessimistic:wait=nowait: verdict is sound, and undetermined was expected"}},
+		{[]Expectation{{"pessimistic", bench.Sound}}, nil},
+		{[]Expectation{{"skip-locked", bench.Sound}}, []string{"skip-locked: it makes no sense here (no sense), and sound was expected"}},
+	} {
+		var got []string
+		for _, a := range Judge(tc.expected, all) {
+			if a.Failed {
+				got = append(got, Say(a))
+			}
+		}
+		if strings.Join(got, "\n") != strings.Join(tc.want, "\n") {
+			t.Errorf("%v: got %q, want %q", tc.expected, got, tc.want)
+		}
+	}
+	if a := Judge([]Expectation{{bench.All, bench.Sound}}, []bench.Cell{{Strategy: "cas", Name: "cas"}}); len(a) != 1 || Say(a[0]) != "cas: it was not run, and sound was expected" {
+		t.Errorf("a cell that was never run: %v", a)
 	}
 }

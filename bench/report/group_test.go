@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockbench/lockbench/internal/golden"
 )
 
 // twoSources share the strategy atomic.
@@ -23,10 +25,10 @@ func groupedAs(t testing.TB, format string, by []string, o Options) string {
 }
 
 func TestGoldenGrouped(t *testing.T) {
-	golden(t, "grouped-table", groupedAs(t, "table", []string{"strategy"}, Options{}))
-	golden(t, "grouped-table-80", groupedAs(t, "table", []string{"users", "file"}, Options{Width: 80}))
-	golden(t, "grouped-markdown", groupedAs(t, "markdown", []string{"users", "strategy"}, Options{}))
-	golden(t, "grouped-csv", groupedAs(t, "csv", []string{"strategy"}, Options{}))
+	golden.Check(t, "grouped-table", groupedAs(t, "table", []string{"strategy"}, Options{}))
+	golden.Check(t, "grouped-table-80", groupedAs(t, "table", []string{"users", "file"}, Options{Width: 80}))
+	golden.Check(t, "grouped-markdown", groupedAs(t, "markdown", []string{"users", "strategy"}, Options{}))
+	golden.Check(t, "grouped-csv", groupedAs(t, "csv", []string{"strategy"}, Options{}))
 }
 
 // TestGroupedHoldsTheFiguresOfTheJSON: every cell of every report stands in one row, with its figures, beside those it is grouped with.

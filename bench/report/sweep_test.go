@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/sweep"
+	"github.com/lockbench/lockbench/internal/golden"
 )
 
 // swept is a sweep of users from 1 to 32: optimistic with a peak, atomic without one, none not sound.
@@ -78,15 +79,15 @@ func sweepAs(t testing.TB, format string, s *sweep.Sweep, o Options) string {
 func TestGoldenSweep(t *testing.T) {
 	s := swept(t, "p99>100ms")
 	for where, o := range map[string]Options{"piped": {}, "80": {Width: 80}, "40": {Width: 40}, "colour": {Width: 100, Color: true}} {
-		golden(t, "sweep-table-"+where, sweepAs(t, "table", s, o))
+		golden.Check(t, "sweep-table-"+where, sweepAs(t, "table", s, o))
 	}
 	for _, format := range []string{"markdown", "svg", "html"} {
-		golden(t, "sweep-"+format, sweepAs(t, format, s, Options{}))
+		golden.Check(t, "sweep-"+format, sweepAs(t, format, s, Options{}))
 	}
 	stopped := swept(t)
 	stopped.Report.Partial = true
-	golden(t, "sweep-table-partial", sweepAs(t, "table", stopped, Options{Width: 100}))
-	golden(t, "sweep-markdown-partial", sweepAs(t, "markdown", stopped, Options{}))
+	golden.Check(t, "sweep-table-partial", sweepAs(t, "table", stopped, Options{Width: 100}))
+	golden.Check(t, "sweep-markdown-partial", sweepAs(t, "markdown", stopped, Options{}))
 }
 
 // TestSweepJSONIsReadAgain: every other format of what was read is that of what was written.

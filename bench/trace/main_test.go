@@ -3,9 +3,6 @@ package trace_test
 import (
 	"bytes"
 	"context"
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/lockbench/lockbench/bench"
@@ -14,8 +11,6 @@ import (
 	"github.com/lockbench/lockbench/scenarios"
 	"github.com/lockbench/lockbench/strategies"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew; look at the difference before it is committed")
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -122,27 +117,6 @@ func mermaid(t testing.TB, tr *trace.Trace) string {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (run go test with -update)", err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs (run go test with -update, and look at what changed); got:\n%s", file, got)
-	}
 }
 
 // sights is a store that lets a test look over the server's answers.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/postgres/pgtest"
 	"github.com/lockbench/lockbench/bench/trace"
+	"github.com/lockbench/lockbench/internal/golden"
 )
 
 // The lines a sequence diagram may have here. A text must not hold what ends a statement, begins a comment or an entity, or is HTML.
@@ -57,7 +58,7 @@ func TestMermaid(t *testing.T) {
 	tr := ask{scenario: "seats", specs: []string{"optimistic", "mutex"}, users: 2}.run(t, pgtest.Store(t, pgtest.DSN(t)))
 	got := mermaid(t, tr)
 	checkMermaid(t, got)
-	golden(t, "mermaid", mermaid(t, still(tr)))
+	golden.Check(t, "mermaid", mermaid(t, still(tr)))
 }
 
 // TestWidths: a narrow terminal gets a line an event, a wide one a column a user, and no line is longer than there is room.
@@ -91,7 +92,7 @@ func TestLeastWidth(t *testing.T) {
 // TestColumns holds the layout of columns.
 func TestColumns(t *testing.T) {
 	tr := ask{scenario: "seats", specs: []string{"optimistic"}, users: 2}.run(t, pgtest.Store(t, pgtest.DSN(t)))
-	golden(t, "columns", text(t, still(tr), 120))
+	golden.Check(t, "columns", text(t, still(tr), 120))
 }
 
 // TestFilled: parameters are replaced by number, and what has none stays.

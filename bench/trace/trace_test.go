@@ -11,6 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/postgres/pgtest"
 	"github.com/lockbench/lockbench/bench/trace"
+	"github.com/lockbench/lockbench/internal/golden"
 )
 
 // TestSeats holds every strategy and variant to what it is known to do with two users and one seat: each time the same.
@@ -24,7 +25,7 @@ func TestSeats(t *testing.T) {
 			name := strings.NewReplacer(":", "_", "=", "_").Replace(spec)
 			for range 2 {
 				tr := ask{scenario: "seats", specs: []string{spec}, users: 2}.run(t, store)
-				golden(t, name, text(t, still(tr), 90))
+				golden.Check(t, name, text(t, still(tr), 90))
 				if t.Failed() {
 					return
 				}

@@ -60,7 +60,13 @@ func (a *app) runCommand() *cobra.Command {
 table. Results go to stdout, everything else to stderr. Without --dsn a PostgreSQL is started for the run and removed after it.
 
 --fail-on takes a figure of the JSON report, a comparison and a value; it fails where the comparison holds: overbooked>0,
-lost_updates>0, conflict_rate>20%, p99>50ms, goodput<500/s. With a strategy in front it holds for that one: "optimistic: p99>50ms".
+lost_updates>0, conflict_rate>20%, p99>50ms, goodput<500/s. Any figure goes by its path, as latency.rejected.p99_ms. With a strategy in
+front it holds for that one: "optimistic: p99>50ms". A figure that was not measured fails.
+
+--suite races what a file says, with its own limits and expectations (lockbench suite --help). Parameters given beside it hold for all
+of its races.
+
+In a step of GitHub Actions the report goes to the job's page as well, with annotations, unless --format says otherwise.
 
 A run takes at most 1,000,000 users, 10,000 connections, 10,000,000 rows and 100,000,000 operations.
 
@@ -72,6 +78,7 @@ Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-o
   lockbench run --strategy pessimistic:wait=nowait,pessimistic:wait=50ms,optimistic:retries=3
   lockbench run --scenario inventory --mode closed --duration 10s --users 64
   lockbench run --mode open --rate 200 --fail-on 'p99>50ms'
+  lockbench run --suite smoke --output report.json --output junit.xml
   lockbench run --dsn postgres://app@db.example.org/test --output race.json --output race.md`,
 		Args: a.words(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.race(cmd.Context(), cmd.Flags(), f) },
