@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"html"
 	"image"
 	"image/color"
