@@ -21,6 +21,7 @@ const (
 	exitUsage        = 2
 	exitBroken       = 3 // a strategy broke its claim
 	exitThreshold    = 4 // a --fail-on threshold failed
+	exitRegression   = 5 // worse than an older report
 	exitInconclusive = 6 // with --strict
 	exitHungUp       = 129
 	exitInterrupted  = 130

@@ -19,8 +19,8 @@ func (a *app) root() *cobra.Command {
 lockbench lets many users race for the same rows of a PostgreSQL database under different ways of locking, audits what they were
 told against what the database holds, and prints correctness and cost in one table. Without --dsn it starts a PostgreSQL of its own.
 
-Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-on threshold failed, 6 inconclusive (with
---strict), 129, 130 and 143 stopped by a signal (what was measured is reported).`,
+Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-on threshold failed, 5 regression,
+6 inconclusive (with --strict), 129, 130 and 143 stopped by a signal (what was measured is reported).`,
 		Example: `  lockbench run                                       every strategy, 500 users, 50 seats
   lockbench run --strategy optimistic,pessimistic     two of them
   lockbench show pessimistic                          what it does, with its SQL
@@ -42,7 +42,7 @@ Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-o
 		writeHelp(a.stdout, c)
 	})
 	cmd.SetHelpCommand(a.helpCommand())
-	cmd.AddCommand(a.runCommand(), a.sweepCommand(), a.reportCommand(), a.listCommand(), a.doctorCommand(), a.serverCommand(), a.showCommand(), a.suiteCommand(), a.traceCommand(), a.versionCommand(), a.workerCommand())
+	cmd.AddCommand(a.runCommand(), a.sweepCommand(), a.compareCommand(), a.reportCommand(), a.listCommand(), a.doctorCommand(), a.serverCommand(), a.showCommand(), a.suiteCommand(), a.traceCommand(), a.versionCommand(), a.workerCommand())
 	cmd.InitDefaultHelpCmd()
 	cmd.InitDefaultCompletionCmd()
 	for _, c := range cmd.Commands() {
