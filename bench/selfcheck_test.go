@@ -53,9 +53,6 @@ func TestWarnings(t *testing.T) {
 		{"little-contention", func(_ *Race, _ *Report, c *Cell) {
 			c.Verdict, c.Trials = Undetermined, []Trial{{Figures: Figures{Contended: 24}}, {Figures: Figures{Contended: 25}}}
 		}, "only 49 operations of plain met another"},
-		{"not-audited", func(_ *Race, _ *Report, c *Cell) {
-			c.Verdict, c.Trials = Undetermined, []Trial{{Figures: Figures{Contended: 50}}}
-		}, "the final state of plain could not be read"},
 		{"nothing-confirmed", func(_ *Race, _ *Report, c *Cell) {
 			c.Verdict, c.Reasons = Undetermined, nil
 			c.Outcomes["confirmed"] = 0

@@ -82,7 +82,7 @@ func unknown(l Limit) error {
 	}
 	plain := slices.DeleteFunc(Names(), func(name string) bool { return strings.Contains(name, ".") })
 	hint := "figures are " + strings.Join(plain, ", ") + ", and those of the JSON report by their path, as latency.rejected.p99_ms"
-	if n := bench.Nearest(l.Figure, slices.Collect(maps.Keys(figures()))); n != "" {
+	if n := bench.Nearest(l.Figure, slices.Sorted(maps.Keys(figures()))); n != "" {
 		hint = "did you mean " + n + "?"
 	}
 	return bench.Hintf(hint, "unknown figure %q in threshold %q", l.Figure, l.Text)

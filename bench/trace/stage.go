@@ -35,24 +35,37 @@ func cast(race *bench.Race) []bench.Request {
 	return all
 }
 
-// drawUnlike draws until the request differs from the one before; not every scenario lets it. A second row is everybody's.
+// drawUnlike draws until the request meets the one before and differs from it; not every scenario lets it. A second row is everybody's.
+// Where users are of several kinds, the first is of the first kind.
 func drawUnlike(race *bench.Race, drawer bench.Drawer, rng *rand.Rand, r *bench.Request, before []bench.Request) {
 	fresh := *r
+	var alike *bench.Request
 	for range 64 {
 		*r = fresh
 		drawer.Draw(race.Params, rng, r)
 		if len(before) == 0 {
-			return
+			if r.Class == 0 {
+				return
+			}
+			continue
 		}
 		last := before[len(before)-1]
 		if r.To > 0 {
 			r.To = last.To
 			return
 		}
+		if !meet(r, &last) {
+			continue
+		}
 		last.Op, last.User = r.Op, r.User
 		if *r != last {
 			return
 		}
+		same := *r
+		alike = &same
+	}
+	if alike != nil {
+		*r = *alike
 	}
 }
 

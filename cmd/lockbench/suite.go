@@ -201,7 +201,7 @@ func (b *binder) problem(at suite.Place, err error) {
 
 // bind compiles a race.
 func (b *binder) bind(r *suite.Race) planned {
-	sub := &app{} // gathers what the flags complain of
+	sub := &app{env: b.a.env} // gathers what the flags complain of
 	f := &raceFlags{}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.add(flagSet{a: sub, fs: fs})

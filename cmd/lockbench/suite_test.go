@@ -40,7 +40,7 @@ func suiteFile(t testing.TB, text string) string {
 
 // TestSuitesCompile: what lockbench brings along, and what it writes to begin with, has no mistake, and says what it expects.
 func TestSuitesCompile(t *testing.T) {
-	names := append(suites.Names(), suiteFile(t, (&app{}).suiteToBeginWith()))
+	names := append(suites.Names(), suiteFile(t, (&app{env: func(string) string { return "" }}).suiteToBeginWith()))
 	if len(names) < 4 {
 		t.Fatalf("only %v", names)
 	}
