@@ -28,6 +28,11 @@ lint: $(BIN)/staticcheck ## gofmt, go vet (Linux and macOS), staticcheck
 $(BIN)/staticcheck: tools.mod tools.sum
 	$(GO) build -modfile=tools.mod -o $@ honnef.co/go/tools/cmd/staticcheck
 
+.PHONY: measured
+measured: ## race every strategy on every scenario, record it in docs/measured.json, and write the pages of docs anew
+	$(GO) run ./cmd/lockdocs measure docs/measured.json
+	$(GO) test ./internal/reference -update
+
 .PHONY: bench
 bench: ## attempts a second and client CPU beside pgbench's, same statements, in one run
 	$(GO) run ./cmd/vspgbench

@@ -199,6 +199,8 @@ type ScenarioInfo struct {
 	// called sound.
 	Anomalies []Anomaly   `json:"anomalies"`
 	Options   []OptionDoc `json:"options,omitempty"` // each is a flag of run
+	// Variants are options worth running beside the defaults, for docs.
+	Variants []Options `json:"variants,omitempty"`
 }
 
 // Drawer is a scenario whose requests have more to them than the row asked for.

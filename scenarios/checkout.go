@@ -91,6 +91,7 @@ func (Checkout) Info() bench.ScenarioInfo {
 			{Name: crash, Values: []string{"N%"}, Doc: "checkouts whose process is killed between two steps (default 0%)"},
 			{Name: undoTwice, Values: []string{"on", "off"}, Doc: "deliver every compensation twice (default off)"},
 		},
+		Variants: []bench.Options{{failCall: "20%", crash: "2%", undoTwice: "on"}},
 	}
 }
 

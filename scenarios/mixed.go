@@ -28,6 +28,7 @@ func (Mixed) Info() bench.ScenarioInfo {
 		{Name: rogueShare, Values: []string{"N%"}, Doc: "writers who ignore the rule (default 10%)"},
 		{Name: rogueAs, Values: []string{"SPEC"}, Doc: "what they do instead, as in --strategy (default none)"},
 	}
+	info.Variants = []bench.Options{{rogueAs: "none:bump"}}
 	return info
 }
 

@@ -64,6 +64,7 @@ func (Payment) Info() bench.ScenarioInfo {
 			{Name: callInTx, Values: []string{"on", "off"}, Doc: "make the call inside the transaction (default off)"},
 			{Name: resend, Values: []string{"DURATION"}, Doc: fmt.Sprintf("clients without an answer send again after it, up to %d times (default never)", mostResent)},
 		},
+		Variants: []bench.Options{{callInTx: "on"}},
 	}
 }
 

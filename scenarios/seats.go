@@ -37,6 +37,7 @@ func (Seats) Info() bench.ScenarioInfo {
 			{Name: cancel, Values: []string{"N%"}, Doc: "users who give their seat back, for others to book (default 0%)"},
 			{Name: byCount, Values: []string{"on", "off"}, Doc: "sell --capacity tickets a show by counting those sold, instead of seats: there is no row to lock (default off)"},
 		},
+		Variants: []bench.Options{{cancel: "20%"}, {byCount: "on"}},
 	}
 }
 

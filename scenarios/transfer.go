@@ -45,6 +45,7 @@ func (Transfer) Info() bench.ScenarioInfo {
 		Invariant: "the sum of all balances is constant, none is below 0, and each account holds what its confirmed transfers say",
 		Anomalies: []bench.Anomaly{bench.LostUpdate, bench.Negative, bench.FalseSoldOut},
 		Options:   []bench.OptionDoc{{Name: lockOrder, Values: []string{"random", "sorted"}, Doc: "order in which the two accounts are locked: as drawn (default), or by id"}},
+		Variants:  []bench.Options{{lockOrder: "sorted"}},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/gate"
 	"github.com/lockbench/lockbench/bench/report"
+	"github.com/lockbench/lockbench/internal/reference"
 	"github.com/lockbench/lockbench/scenarios"
 	"github.com/lockbench/lockbench/scenarios/suites"
 	"github.com/lockbench/lockbench/strategies"
@@ -21,7 +22,7 @@ import (
 
 // Defaults that flags name only in words.
 const (
-	defaultScenario = "seats"
+	defaultScenario = reference.DefaultScenario
 	burstTrials     = 6                // the least that gives a 95 % interval
 	loopTrials      = 3                // of closed and open mode, where each trial lasts for --duration
 	mostConnections = 32               // on a hot row more connections are slower

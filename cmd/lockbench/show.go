@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,35 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/internal/reference"
 	"github.com/lockbench/lockbench/scenarios"
 	"github.com/lockbench/lockbench/strategies"
 )
-
-// statement is one SQL statement as show prints it.
-type statement struct {
-	Name string `json:"name"`
-	SQL  string `json:"sql"`
-}
-
-// binding is a strategy on a scenario: what it sends, or why the two make no sense together.
-type binding struct {
-	Strategy   string          `json:"strategy"`
-	Scenario   string          `json:"scenario"`
-	Isolation  string          `json:"isolation,omitempty"`
-	Prevents   []bench.Anomaly `json:"prevents"`
-	Statements []statement     `json:"statements,omitempty"`
-	NA         string          `json:"na,omitempty"`
-	Instead    string          `json:"instead,omitempty"`
-}
-
-// shown is everything show says about one name; either Strategy or Scenario is set.
-type shown struct {
-	Strategy *bench.StrategyInfo `json:"strategy,omitempty"`
-	Scenario *bench.ScenarioInfo `json:"scenario,omitempty"`
-	Shared   []bench.OptionDoc   `json:"shared_options,omitempty"`
-	Bindings []binding           `json:"bindings"`
-	Try      string              `json:"try,omitempty"` // a run that shows it, if there is one
-}
 
 type showFlags struct{ scenario, format string }
 
@@ -63,7 +37,7 @@ the SQL of every strategy on it. A strategy may carry options, as in --strategy.
 			return append(words, scenarioWords()...), d
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			var s shown
+			var s reference.Entry
 			if len(args) > 0 {
 				var err error
 				s, err = look(args[0], f.scenario)
@@ -90,88 +64,35 @@ the SQL of every strategy on it. A strategy may carry options, as in --strategy.
 }
 
 // look finds what a name stands for.
-func look(name, scenario string) (shown, error) {
+func look(name, scenario string) (reference.Entry, error) {
 	for _, sc := range scenarios.All() {
-		if info := sc.Info(); info.Name == name {
-			return lookScenario(sc, scenario)
+		if sc.Info().Name != name {
+			continue
 		}
+		if scenario != "" && scenario != name {
+			return reference.Entry{}, bench.Hintf("leave --scenario out", "%q is a scenario itself", name)
+		}
+		return reference.OfScenario(sc)
 	}
 	specs, err := bench.ParseSpecs(name)
 	if err != nil {
-		return shown{}, err
+		return reference.Entry{}, err
 	}
 	if len(specs) > 1 {
-		return shown{}, bench.Hintf("lockbench show "+specs[0].Label, "show takes one name at a time, got %q", name)
+		return reference.Entry{}, bench.Hintf("lockbench show "+specs[0].Label, "show takes one name at a time, got %q", name)
 	}
 	st, err := bench.Lookup(specs[0].Name, strategies.All())
 	if err != nil {
-		return shown{}, unknownName(specs[0].Name)
+		return reference.Entry{}, unknownName(specs[0].Name)
 	}
-	info := st.Info()
-	out := shown{Strategy: &info, Shared: bench.SharedOptions()}
-	var errs []error
-	for _, sc := range scenarios.All() {
-		if scenario != "" && sc.Info().Name != scenario {
-			continue
-		}
-		b, err := bindTo(specs[0], sc)
-		if err != nil {
-			errs = append(errs, err)
-			break // a bad option is as bad on the next scenario
-		}
-		out.Bindings = append(out.Bindings, b)
-	}
-	if len(out.Bindings) == 0 && len(errs) == 0 {
-		errs = append(errs, unknownScenario(scenario))
-	}
-	if i := slices.IndexFunc(out.Bindings, func(b binding) bool { return b.NA == "" }); i >= 0 {
-		out.Try = "lockbench run --strategy none," + specs[0].Label
-		if on := out.Bindings[i].Scenario; scenario != "" || on != defaultScenario {
-			out.Try += " --scenario " + on
+	on := scenarios.All()
+	if scenario != "" {
+		on = slices.DeleteFunc(on, func(sc bench.Scenario) bool { return sc.Info().Name != scenario })
+		if len(on) == 0 {
+			return reference.Entry{}, unknownScenario(scenario)
 		}
 	}
-	return out, errors.Join(errs...)
-}
-
-func lookScenario(sc bench.Scenario, other string) (shown, error) {
-	info := sc.Info()
-	out := shown{Scenario: &info, Try: "lockbench run --scenario " + info.Name}
-	if other != "" && other != info.Name {
-		return out, bench.Hintf("leave --scenario out", "%q is a scenario itself", info.Name)
-	}
-	for _, st := range strategies.All() {
-		name := st.Info().Name
-		b, err := bindTo(bench.Spec{Name: name, Options: bench.Options{}, Label: name}, sc)
-		if err != nil {
-			return out, err
-		}
-		out.Bindings = append(out.Bindings, b)
-	}
-	return out, nil
-}
-
-// bindTo writes a strategy's SQL for a scenario. It goes the way of a run, so that what is shown is what is sent.
-func bindTo(spec bench.Spec, sc bench.Scenario) (binding, error) {
-	b := binding{Strategy: spec.Label, Scenario: sc.Info().Name, Prevents: []bench.Anomaly{}}
-	race, err := bench.Compile(bench.Settings{
-		Strategies: []string{spec.Label}, Scenario: sc.Info().Name, Mode: bench.Burst,
-		Users: 1, Connections: 1, Trials: 1, Skew: "uniform", Backoff: "none",
-	}, strategies.All(), scenarios.All(), bench.Connecting{})
-	if err != nil {
-		var na *bench.NotApplicable
-		if errors.As(err, &na) {
-			b.NA, b.Instead = na.Reason, na.Remedy
-			return b, nil
-		}
-		return b, err
-	}
-	e := race.Cells[0]
-	b.Isolation = e.Discipline.Isolation()
-	b.Prevents = append(b.Prevents, e.Claims...)
-	for _, s := range e.Discipline.Statements() {
-		b.Statements = append(b.Statements, statement{Name: s.Name, SQL: s.SQL})
-	}
-	return b, nil
+	return reference.OfStrategy(st, specs[0], on)
 }
 
 func unknownScenario(name string) error {
@@ -193,7 +114,7 @@ func unknownName(name string) error {
 	return bench.Hintf(didYouMean("lockbench show", name, names), "neither a strategy nor a scenario is named %q", name)
 }
 
-func (a *app) printShown(s shown) {
+func (a *app) printShown(s reference.Entry) {
 	if s.Strategy != nil {
 		a.printStrategy(s)
 	} else {
@@ -202,7 +123,7 @@ func (a *app) printShown(s shown) {
 	a.section("See it", s.Try)
 }
 
-func (a *app) printStrategy(s shown) {
+func (a *app) printStrategy(s reference.Entry) {
 	i := s.Strategy
 	fmt.Fprintf(a.stdout, "%s: %s\n", i.Name, i.Summary)
 	a.section("How it works", i.How)
@@ -221,7 +142,7 @@ func (a *app) printStrategy(s shown) {
 	}
 }
 
-func (a *app) printScenario(s shown) {
+func (a *app) printScenario(s reference.Entry) {
 	i := s.Scenario
 	fmt.Fprintf(a.stdout, "%s: %s\n", i.Name, i.Summary)
 	a.section("What happens", i.Story)
@@ -236,7 +157,7 @@ func (a *app) printScenario(s shown) {
 	}
 }
 
-func (a *app) printBinding(title string, b binding) {
+func (a *app) printBinding(title string, b reference.Binding) {
 	if b.NA != "" {
 		a.section(title, "n/a: "+b.NA+"\n"+b.Instead)
 		return

@@ -1,0 +1,72 @@
+// Command lockdocs makes those parts of docs that rest on measurements: measured.json, from which the page of each strategy and scenario
+// takes what was seen. Make calls it; the pages themselves are written by a test of internal/reference.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/postgres"
+	"github.com/lockbench/lockbench/bench/postgres/embedded"
+	"github.com/lockbench/lockbench/internal/reference"
+)
+
+func main() {
+	if code, yes := embedded.Supervised(); yes {
+		os.Exit(code)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run carries out the command and returns the exit code.
+func run(ctx context.Context, args []string) int {
+	if len(args) != 2 || args[0] != "measure" {
+		fmt.Fprintln(os.Stderr, "usage: lockdocs measure FILE")
+		return 2
+	}
+	if err := measure(ctx, args[1]); err != nil {
+		fmt.Fprintf(os.Stderr, "lockdocs: error: %v\n", err)
+		var h interface{ Hint() string }
+		if errors.As(err, &h) {
+			fmt.Fprintf(os.Stderr, "hint: %s\n", h.Hint())
+		}
+		return 1
+	}
+	return 0
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// measure races everything and records it in a file.
+func measure(ctx context.Context, file string) error {
+	began := time.Now()
+	own, err := embedded.Start(ctx, embedded.Config{Durable: true, Connections: 40, Log: say})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = own.Stop() }()
+	store, err := postgres.Connect(ctx, own.DSN(), postgres.Options{Embedded: true})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	m, err := reference.Measure(ctx, store, say)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return err
+	}
+	say("took %s", time.Since(began).Round(time.Second))
+	return os.WriteFile(file, append(text, '\n'), 0o644) //nolint:gosec // it is for everybody to read
+}
