@@ -303,6 +303,8 @@ func (p *fakePool) sleep(d time.Duration) {
 }
 
 func (p *fakePool) Prepare(_ context.Context, cfg SessionConfig) error {
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
 	p.store.session = cfg
 	return nil
 }
@@ -376,11 +378,14 @@ func (s *fakeStore) Open(ctx context.Context, cfg PoolConfig) (Pool, error) {
 			return nil, err
 		}
 	}
-	s.pool = &fakePool{store: s, abort: make(chan struct{})}
+	p := &fakePool{store: s, abort: make(chan struct{})}
 	for range cfg.Connections {
-		s.pool.conns = append(s.pool.conns, &fakeConn{pool: s.pool})
+		p.conns = append(p.conns, &fakeConn{pool: p})
 	}
-	return s.pool, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pool = p
+	return p, nil
 }
 
 func (s *fakeStore) Restore(ctx context.Context, fills []Fill) error {

@@ -93,7 +93,8 @@ type trial struct {
 		after time.Duration
 		most  int
 	}
-	deliveries int64        // operations in a row that are one request
+	deliveries int64 // operations in a row that are one request
+	alarms     alarms
 	nested     atomic.Int32 // users who hold a connection and wait for a second
 	stop       *Stop
 	picker     *picker
@@ -134,11 +135,12 @@ type User struct {
 	t   *trial
 	pcg *rand.PCG  // behind rng
 	rng *rand.Rand // draws requests, from the number of the operation: the n-th is the same under every strategy
-	// jitter draws backoffs, apart from the requests, which must not depend on how often somebody lost a race.
+	// jitter draws backoffs, apart from the requests, which must not depend on how often somebody lost a race. Most users never lose one.
 	jitter *rand.Rand
-	d      done  // of the operation under way
-	hold   *Hold // the lock outside the database that its attempt holds; nil if there is none
-	stall  bool  // the operation will stall
+	lot    uint64 // from which jitter is drawn
+	d      done   // of the operation under way
+	hold   *Hold  // the lock outside the database that its attempt holds; nil if there is none
+	stall  bool   // the operation will stall
 }
 
 // run races the trial's users once and returns why it broke off, if it did. They stand in line until the barrier returns, which is nil where
@@ -183,7 +185,7 @@ func (t *trial) run(barrier func() error) error {
 }
 
 func (t *trial) user(id int64, jitter uint64) *User {
-	u := &User{ID: id, t: t, pcg: rand.NewPCG(0, 0), jitter: rand.New(rand.NewPCG(t.seed, jitter))}
+	u := &User{ID: id, t: t, pcg: rand.NewPCG(0, 0), lot: jitter}
 	u.rng = rand.New(u.pcg)
 	return u
 }
@@ -286,20 +288,8 @@ const firstResent = int64(1) << 40
 func (u *User) perform(r Request, due time.Duration, resent int) {
 	t := u.t
 	if t.resend.after > 0 && resent < t.resend.most {
-		t.over.Add(1)
-		impatient := time.AfterFunc(t.resend.after, func() {
-			defer t.over.Done()
-			if t.stop.Softly() {
-				return
-			}
-			r.Op = firstResent + t.part.number(t.again.Add(1))
-			t.user(u.ID, uint64(r.Op)).perform(r, time.Since(t.begin), resent+1)
-		})
-		defer func() {
-			if impatient.Stop() {
-				t.over.Done()
-			}
-		}()
+		answered := u.sendAgain(r, resent+1)
+		defer answered()
 	}
 	u.d = done{due: due}
 	u.d.told.Request = r
@@ -316,6 +306,26 @@ func (u *User) perform(r Request, due time.Duration, resent int) {
 		return
 	}
 	t.rec.record(int(u.ID), &u.d)
+}
+
+// sendAgain sends a request once more, as its resent-th, if it has no answer in time. It returns what must be called at the answer. It
+// is a function of its own because a request that a closure holds lives on the heap, which a crowd of users would feel.
+func (u *User) sendAgain(r Request, resent int) (answered func()) {
+	t := u.t
+	t.over.Add(1)
+	impatient := time.AfterFunc(t.resend.after, func() {
+		defer t.over.Done()
+		if t.stop.Softly() {
+			return
+		}
+		r.Op = firstResent + t.part.number(t.again.Add(1))
+		t.user(u.ID, uint64(r.Op)).perform(r, time.Since(t.begin), resent)
+	})
+	return func() {
+		if impatient.Stop() {
+			t.over.Done()
+		}
+	}
 }
 
 // abandon is the view of a caller whose patience ended before the answer came: he has gone with an error, and what was done for him since
@@ -380,6 +390,9 @@ func (u *User) Transact(body Body, r *Request) Answer {
 		u.d.contention[kind]++
 		if n > retry.Max || u.late(0) || t.hardStopped() {
 			return Answer{Outcome: Busy}
+		}
+		if u.jitter == nil {
+			u.jitter = rand.New(rand.NewPCG(t.seed, u.lot))
 		}
 		if pause := retry.Backoff.Wait(n, u.jitter); pause > 0 {
 			if u.late(pause) {
@@ -509,11 +522,9 @@ func (u *User) acquire() *seat {
 		return c
 	default:
 	}
-	var timeout <-chan time.Time
+	var timeout <-chan struct{}
 	if d := u.t.cell.Retry.Deadline; d > 0 {
-		timer := time.NewTimer(d - (time.Since(u.t.begin) - u.d.told.Start))
-		defer timer.Stop()
-		timeout = timer.C
+		timeout = u.t.alarms.at(u.t.begin, u.d.told.Start+d)
 	}
 	from := time.Now()
 	defer func() { u.d.waits[waitPool] += time.Since(from) }()
@@ -525,6 +536,39 @@ func (u *User) acquire() *seat {
 	case <-u.t.stop.hard:
 		return nil
 	}
+}
+
+// alarms are deadlines of users in line for a connection. Users share them: a timer of his own for each of 100,000 weighs 25 MB, and
+// in a loop each wait would make one.
+type alarms struct {
+	mu  sync.Mutex
+	set map[time.Duration]chan struct{}
+}
+
+// alarmStep is how late an alarm may be.
+const alarmStep = 10 * time.Millisecond
+
+// at returns what is closed at the deadline, which like the beginning of the trial it is counted from is a monotonic time, or up to
+// [alarmStep] later.
+func (a *alarms) at(begin time.Time, deadline time.Duration) <-chan struct{} {
+	deadline = (deadline + alarmStep - 1) / alarmStep * alarmStep
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c, ok := a.set[deadline]; ok {
+		return c
+	}
+	if a.set == nil {
+		a.set = map[time.Duration]chan struct{}{}
+	}
+	c := make(chan struct{})
+	a.set[deadline] = c
+	time.AfterFunc(time.Until(begin.Add(deadline)), func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.set, deadline)
+		close(c)
+	})
+	return c
 }
 
 // release gives a connection back; one that broke is replaced first, and when that fails the trial cannot go on.

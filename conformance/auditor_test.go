@@ -124,7 +124,7 @@ func TestAuditorSeesTampering(t *testing.T) {
 		},
 		{
 			name: "a claim undone", race: queue, strategy: "skip-locked", sql: "UPDATE lockbench.jobs SET worker = NULL WHERE id = 7",
-			counts:  map[string]int64{"lost_updates": 1, "undersold": 40},
+			counts: map[string]int64{"lost_updates": 1}, also: "undersold",
 			anomaly: bench.LostUpdate, told: "job 7 is yours", holds: "job 7 is unclaimed",
 		},
 		{

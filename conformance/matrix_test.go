@@ -34,6 +34,7 @@ type race struct {
 	scenario       string
 	rows, capacity int64
 	confirmed      int64  // what a sound strategy must tell exactly
+	orMore         bool   // several may share what is left at the end: batches that are part full
 	holds          string // asks the table itself; $1 is the capacity
 	options        bench.Options
 	with           string // options of every strategy
@@ -47,8 +48,7 @@ var races = []race{
 	{scenario: "inventory", rows: 2, capacity: 100, confirmed: 60, holds: soldUnits}, // more than everybody wants
 	{scenario: "transfer", rows: 3, capacity: 1000, confirmed: 60, holds: movedMoney, options: bench.Options{"lock-order": "sorted"}},
 	{scenario: "on-call", rows: 2, confirmed: 2, holds: goneDoctors},
-	// More jobs than everybody together wants: near the end of a queue, batches may be part full.
-	{scenario: "queue", rows: 400, confirmed: 60, holds: claimedBatches, options: bench.Options{"batch": "5"}},
+	{scenario: "queue", rows: 100, confirmed: 20, orMore: true, holds: claimedBatches, options: bench.Options{"batch": "5"}},
 	{scenario: "payment", rows: 4, confirmed: 60, holds: paidOnce, options: bench.Options{"duplicates": "5"}, with: ":idempotency=on"},
 	{scenario: "payment", rows: 4, confirmed: 60, holds: paidOnce, options: bench.Options{"call-in-tx": "on"}, with: ":idempotency=on"},
 	{scenario: "checkout", rows: 1, capacity: 20, confirmed: 20, holds: placedOrders},
@@ -306,7 +306,7 @@ func sound(t *testing.T, dsn, direct string, i int, r *bench.Race) *bench.Report
 			}
 			for _, trial := range cell.Trials {
 				told := trial.Outcomes
-				if told["confirmed"] != race.confirmed || told["confirmed"]+told["rejected"] != int64(r.Settings.Users) {
+				if more := told["confirmed"] - race.confirmed; more < 0 || more > 0 && !race.orMore || told["confirmed"]+told["rejected"] != int64(r.Settings.Users) {
 					t.Errorf("users were told %v, and %d should be confirmed, the others rejected; errors %v", told, race.confirmed, trial.Errors)
 				}
 				for _, name := range []string{"lost_updates", "leaked_locks"} {
