@@ -603,9 +603,16 @@ func (t *trial) seat(c Conn) *seat {
 // fail notes why the trial cannot go on; the first reason stands.
 func (t *trial) fail(why error) { t.broken.CompareAndSwap(nil, &why) }
 
+// unnoticed is for how long a hard stop may be kept waiting.
+const unnoticed = 10 * time.Millisecond
+
 // spend lets time pass, up to the hard stop.
 func (t *trial) spend(d time.Duration) {
-	if d <= 0 {
+	switch {
+	case d <= 0:
+		return
+	case d <= unnoticed: // a timer for each of many users, and a place in two queues, is memory
+		time.Sleep(d)
 		return
 	}
 	timer := time.NewTimer(d)
