@@ -119,7 +119,24 @@ type Finding struct {
 type Audit struct {
 	Counts   map[string]int64
 	Findings []Finding
+	// Noted are counts of the scenario's own that are no anomaly.
+	Noted map[string]int64
 }
+
+// Note records a count that is no anomaly.
+func (a *Audit) Note(name string, n int64) {
+	if a.Noted == nil {
+		a.Noted = map[string]int64{}
+	}
+	a.Noted[name] += n
+}
+
+// Names of what a queue's audit counts.
+const (
+	CheckOverLimit     = "over_limit"          // batches with more jobs than were asked for
+	NotedEmpty         = "empty_claims"        // claims that came back empty
+	NotedBehindBacklog = "empty_behind_claims" // of these, while jobs were free or in a claim still under way
+)
 
 // Check records that something was checked, and keeps the finding if it was found.
 func (a *Audit) Check(name string, f Finding) {

@@ -202,6 +202,10 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 		_, err := r.sweep(context.WithoutCancel(ctx), h)
 		return nil, err
 	}
+	plan, err := r.queryPlan(ctx, store, c.entrant)
+	if err != nil {
+		return nil, err
+	}
 	obs, err := store.Observe(ctx)
 	if err != nil {
 		return nil, err
@@ -235,7 +239,7 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 	}
 	all, lost := gather(shares)
 	res := &Trial{Number: n, Findings: []Finding{}, Figures: all.figures(r.window(all, stop), r.Settings.Mode == Open), Histograms: all.histograms(), Timeline: all.seconds}
-	res.Server = &side
+	res.Server, res.QueryPlan = &side, plan
 	if classes, ok := r.Scenario.(Classer); ok {
 		res.Classes = all.byClass(classes.Classes())
 	}
@@ -265,13 +269,31 @@ func (r *Race) trial(ctx context.Context, store Store, racers Fleet, stop *Stop,
 	}
 	c.sum.add(all)
 	audit.Check("leaked_locks", Finding{Anomaly: Leak, Count: left, Message: fmt.Sprintf("%d locks were left in the lock service", left)})
-	res.Audit = audit.Counts
+	res.Audit, res.Noted = audit.Counts, audit.Noted
 	for i := range audit.Findings {
 		audit.Findings[i].Trial = n
 	}
 	res.Findings = append(res.Findings, audit.Findings...)
 	res.Verdict = judge(c.entrant.pivotal(), len(audit.Findings) > 0, res.Contended, res.Outcomes[Confirmed.String()])
 	return res, broke
+}
+
+// queryPlan asks the server for the plan on which the strategy's result rests; nil if it rests on none.
+func (r *Race) queryPlan(ctx context.Context, store Store, e *Entrant) ([]string, error) {
+	p, ok := e.Discipline.(Explained)
+	if !ok {
+		return nil, nil
+	}
+	like := Request{User: 1, Key: 1, Quantity: 1}
+	if d, ok := r.Scenario.(Drawer); ok {
+		d.Draw(e.Params, rand.New(rand.NewPCG(r.Settings.Seed, 0)), &like)
+	}
+	s, args := p.Explain(&like)
+	plan, err := store.Plan(ctx, e.Discipline.Statements()[0], s, args)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the plan of %q: %w", s.SQL, err)
+	}
+	return plan, nil
 }
 
 // window is the measured time of a trial.

@@ -339,6 +339,7 @@ type fakeStore struct {
 	server             Server
 	side               ServerSide
 	leaks              int64
+	plan               []string // of any statement
 	onRestore          func()
 	filling            time.Duration // how long it takes to lay the tables
 	onObserve          func()
@@ -411,6 +412,9 @@ func (s *fakeStore) Snapshot(context.Context, []*Table) (Snapshot, error) {
 	return Snapshot{stock.Name: s.rows}, s.cannotSnapshot
 }
 
+func (s *fakeStore) Plan(context.Context, *Stmt, *Stmt, []int64) ([]string, error) {
+	return s.plan, nil
+}
 func (s *fakeStore) Leaks(context.Context) (int64, error) { return s.leaks, nil }
 
 func (s *fakeStore) Observe(context.Context) (Observation, error) {

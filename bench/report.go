@@ -141,13 +141,17 @@ type Figures struct {
 	// Abandoned is work for callers who had gone; with --caller-deadline only.
 	Abandoned *Abandoned `json:"abandoned,omitempty"`
 
-	Audit   map[string]int64       `json:"audit"`
+	Audit map[string]int64 `json:"audit"`
+	// Noted are counts of the scenario's own that are no anomaly, such as claims of a queue that came back empty.
+	Noted   map[string]int64       `json:"noted,omitempty"`
 	Latency map[string]Percentiles `json:"latency"` // by outcome, and all
 	// Uncorrected is the service time in open mode, where Latency counts from the due time.
 	Uncorrected map[string]Percentiles `json:"latency_uncorrected,omitempty"`
 	Waits       map[string]Wait        `json:"waits"`
 	Server      *ServerSide            `json:"server,omitempty"`
 	Client      ClientSide             `json:"client"`
+	// QueryPlan is how the server planned the statement on whose plan the strategy's result rests, line by line; absent where none does.
+	QueryPlan []string `json:"query_plan,omitempty"`
 	// Instances are the shares of several processes; absent where there was one.
 	Instances []Instance `json:"instances,omitempty"`
 }

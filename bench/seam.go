@@ -46,7 +46,8 @@ type Tx interface {
 	Take(t *Table) (Row, bool, error)
 	// Claim reads the first free rows, n at the most, in the order of their keys, under the strategy's protection.
 	Claim(t *Table, n int64) ([]Row, error)
-	// Grab claims the first free rows, n at the most, by writing by into the column of [Table.Free], in one statement, and returns their keys.
+	// Grab claims the first free rows, n at the most, by writing by into the column of [Table.Free], and returns their keys: finding a row
+	// and claiming it are one statement.
 	Grab(t *Table, n, by int64) ([]int64, error)
 	// Insert adds a row, unless there is one with its key already: then it reports false. It waits for whoever is adding that row.
 	Insert(t *Table, row Row) (bool, error)
@@ -90,6 +91,12 @@ type Uniquer interface{ UniqueIsContention() bool }
 // Leaky is a discipline made to show a leak: it claims nothing, and that it leaves locks behind is no fault of lockbench's.
 type Leaky interface{ Leaks() bool }
 
+// Explained is a discipline whose result rests on how the server plans a statement. That plan goes into the report.
+type Explained interface {
+	// Explain returns the statement, and its arguments in a request like r.
+	Explain(r *Request) (s *Stmt, args []int64)
+}
+
 // Binding is what a strategy needs to write its SQL.
 type Binding struct {
 	Tables      []*Table
@@ -117,6 +124,7 @@ const (
 	DoubleCharge Anomaly = "double charge"
 	Stuck        Anomaly = "stuck reservation"
 	DoubleUndo   Anomaly = "double compensation"
+	OverLimit    Anomaly = "batch over its limit"
 	Leak         Anomaly = "leaked lock"
 )
 
@@ -376,6 +384,8 @@ type Store interface {
 	Snapshot(ctx context.Context, tables []*Table) (Snapshot, error)
 	// Leaks counts what a trial left behind: advisory locks, open and prepared transactions.
 	Leaks(ctx context.Context) (int64, error)
+	// Plan returns, line by line, how the server would carry out s in a transaction that begin opens. Nothing is carried out.
+	Plan(ctx context.Context, begin, s *Stmt, args []int64) ([]string, error)
 	// Observe starts watching the server's side of a trial.
 	Observe(ctx context.Context) (Observation, error)
 }

@@ -41,6 +41,7 @@ func selfCheck(r *Race, rep *Report) []Warning {
 		checkBottleneck(c, s, warn)
 		checkServer(c, s, srv, warn)
 		checkPercentiles(c, warn)
+		checkClaims(c, warn)
 		if n := c.Latency[Confirmed.String()].Count; n > 0 && n < MinSamples(99) {
 			few = append(few, c.Strategy)
 		}
@@ -148,6 +149,42 @@ func checkServer(c *Cell, s *Settings, srv *Server, warn warner) {
 			}
 		}
 	}
+}
+
+// checkClaims warns of a queue that looked empty to workers who looked past what others held, and of claims that got more than they asked
+// for, with the plan that did it.
+func checkClaims(c *Cell, warn warner) {
+	var hidden, of, over int64
+	var plan []string
+	for i := range c.Trials { // of the worst trial, should it not be the median one
+		t := &c.Trials[i]
+		if n := t.Noted[NotedBehindBacklog]; n > hidden {
+			hidden, of = n, t.Noted[NotedEmpty]
+		}
+		if n := t.Audit[CheckOverLimit]; n > over {
+			over, plan = n, t.QueryPlan
+		}
+	}
+	if hidden > 0 {
+		warn("empty-claims", c.Strategy, "let a worker that finds nothing look again later, and not take it for the end of the work",
+			"%d of %d empty claims of %s came while jobs were free or in a claim still under way, which may yet fail", hidden, of, c.Strategy)
+	}
+	if over > 0 && len(plan) > 0 {
+		warn("claim-plan", c.Strategy, "use = (… LIMIT 1) or a MATERIALIZED CTE, which the server evaluates once whatever the plan",
+			"%s got more rows than its LIMIT, in %d of its claims: its subquery was carried out again for each outer row; the server's plan: %s", c.Strategy, over, PlanLine(plan))
+	}
+}
+
+// PlanLine writes a plan in one line: each node after what it feeds, the conditions left out.
+func PlanLine(plan []string) string {
+	var nodes []string
+	for i, line := range plan {
+		node, found := strings.CutPrefix(strings.TrimSpace(line), "->")
+		if found || i == 0 {
+			nodes = append(nodes, strings.TrimSpace(node))
+		}
+	}
+	return strings.Join(nodes, " > ")
 }
 
 // checkPercentiles warns of percentiles beyond what the histograms resolve.

@@ -70,6 +70,13 @@ func TestWarnings(t *testing.T) {
 		{"deadlock-timeout", func(_ *Race, _ *Report, c *Cell) { both(c, Percentiles{Count: 5000, P50: ptr(2.0), P99: ptr(1010.0)}) }, "deadlock_timeout (1000 ms)"},
 		{"seq-scan", func(_ *Race, _ *Report, c *Cell) { c.Server.SeqScans["stock"] = 501 }, "scans stock from end to end"},
 		{"beyond-hour", func(_ *Race, _ *Report, c *Cell) { both(c, Percentiles{Count: 5000, Max: ptr(3_600_001.0)}) }, "longer than the histogram's hour"},
+		{"empty-claims", func(_ *Race, _ *Report, c *Cell) {
+			c.Trials[1].Noted = map[string]int64{NotedEmpty: 9, NotedBehindBacklog: 4}
+		}, "4 of 9 empty claims of plain"},
+		{"claim-plan", func(_ *Race, _ *Report, c *Cell) {
+			c.Trials[1].Audit = map[string]int64{CheckOverLimit: 3}
+			c.Trials[1].QueryPlan = []string{"Update on jobs", "  ->  Nested Loop Semi Join", "        Join Filter: (a = b)", "        ->  Seq Scan on jobs"}
+		}, "in 3 of its claims: its subquery was carried out again for each outer row; the server's plan: Update on jobs > Nested Loop Semi Join > Seq Scan on jobs"},
 		{"few-samples", func(_ *Race, _ *Report, c *Cell) { both(c, Percentiles{Count: 999}) }, "fewer than ten samples"},
 	} {
 		t.Run(tc.code, func(t *testing.T) {
@@ -102,6 +109,9 @@ func TestWarningsThatDoNotApply(t *testing.T) {
 		"a second without deadlocks": func(_ *Race, _ *Report, c *Cell) {
 			c.Contention["deadlock"] = 0
 			c.Latency["all"] = Percentiles{P99: ptr(1000.0)}
+		},
+		"a queue that was empty": func(_ *Race, _ *Report, c *Cell) {
+			c.Trials[0].Noted = map[string]int64{NotedEmpty: 9, NotedBehindBacklog: 0}
 		},
 		"nothing observed":             func(_ *Race, _ *Report, c *Cell) { c.Server = nil },
 		"a cell that makes no sense":   func(_ *Race, _ *Report, c *Cell) { *c = Cell{Strategy: "plain", NA: "no table"} },

@@ -415,3 +415,34 @@ func TestUnknownRow(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimForms: the report tells a claim that got more than its batch, with the plan by which it did, and tells empty claims that looked
+// past what others held; a claim that waits has none of those.
+func TestClaimForms(t *testing.T) {
+	const queue = 6
+	s := plan(queue, "skip-locked", "skip-locked:claim=cte:plan=nested-loop", "skip-locked:claim=in:plan=nested-loop", "pessimistic", "pessimistic:wait=nowait")
+	rep := pgtest.Run(t, compile(t, s, bench.Connecting{}), pgtest.Store(t, pgtest.DSN(t)))
+	for _, c := range rep.Cells {
+		over, empty, behind := c.Audit[bench.CheckOverLimit], c.Trials[0].Noted[bench.NotedEmpty], c.Trials[0].Noted[bench.NotedBehindBacklog]
+		trap := strings.Contains(c.Strategy, "claim=in")
+		claims := strings.HasPrefix(c.Strategy, "skip-locked") && !trap
+		if (over > 0) != trap || c.ClaimBroken || slices.Contains(c.Claim, bench.OverLimit) != claims {
+			t.Errorf("%s: %d batches over their limit; it claims %v, broken: %v", c.Strategy, over, c.Claim, c.ClaimBroken)
+		}
+		if planned := len(c.QueryPlan) > 0; planned != strings.Contains(c.Strategy, "claim=") {
+			t.Errorf("%s: the plan is %q", c.Strategy, c.QueryPlan)
+		}
+		if trap && !strings.Contains(bench.PlanLine(c.QueryPlan), "Nested Loop Semi Join > Seq Scan on jobs > Subquery Scan") {
+			t.Errorf("%s: the plan is %q", c.Strategy, c.QueryPlan)
+		}
+		if empty == 0 && !trap || behind > empty {
+			t.Errorf("%s: %d empty claims, %d of them behind a backlog", c.Strategy, empty, behind)
+		}
+		if strings.Contains(c.Strategy, "nowait") && c.Contention[bench.Nowait.String()] == 0 {
+			t.Errorf("%s: nobody was refused a lock", c.Strategy)
+		}
+	}
+	if !slices.ContainsFunc(rep.Warnings, func(w bench.Warning) bool { return w.Code == "claim-plan" }) {
+		t.Error("no warning names the plan")
+	}
+}

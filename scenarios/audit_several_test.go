@@ -2,6 +2,7 @@ package scenarios_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/scenarios"
@@ -143,6 +144,7 @@ func TestQueueAudit(t *testing.T) {
 		{"the last batch is short", ledger(claim(1, 1, 2), claim(2, 3), asked(3, empty)), jobs(1, 1, 2), counts{}},
 		{"one job given twice", ledger(claim(1, 1, 2), claim(2, 2, 3)), jobs(1, 2, 2), counts{"overbooked": 1, "lost_updates": 1}},
 		{"a batch given twice", ledger(claim(1, 1, 2), claim(2, 1, 2)), jobs(2, 2), counts{"overbooked": 2, "lost_updates": 2}},
+		{"more than a batch", ledger(claim(1, 1, 2, 3), claim(2, 4, 5)), jobs(1, 1, 1, 2, 2), counts{"over_limit": 1}},
 		{"given three times", ledger(claim(1, 1), claim(2, 1), claim(3, 1)), jobs(3), counts{"overbooked": 2, "lost_updates": 2}},
 		{"a claim is missing", ledger(claim(1, 1, 2)), jobs(1, 0), counts{"lost_updates": 1}},
 		{"another holds it", ledger(claim(1, 1, 2)), jobs(1, 9), counts{"lost_updates": 1}},
@@ -160,7 +162,36 @@ func TestQueueAudit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := scenarios.Queue{}.Audit(bench.Params{Rows: int64(len(c.holds["jobs"])), Capacity: 1}, c.told, c.holds)
-			check(t, a, []string{"overbooked", "lost_updates", "unexplained", "undersold"}, c.want)
+			check(t, a, []string{"overbooked", "over_limit", "lost_updates", "unexplained", "undersold"}, c.want)
+		})
+	}
+}
+
+// TestQueueCountsEmptyClaims: an empty claim is behind a backlog if jobs are free, or if somebody was told of his only afterwards.
+func TestQueueCountsEmptyClaims(t *testing.T) {
+	at := func(ms int, a bench.Told) bench.Told {
+		a.End = time.Duration(ms) * time.Millisecond
+		return a
+	}
+	empty := refused(scenarios.QueueEmpty)
+	for _, c := range []struct {
+		name          string
+		told          *bench.Ledger
+		holds         bench.Snapshot
+		empty, behind int64
+	}{
+		{"no empty claim", ledger(at(1, claim(1, 1, 2))), jobs(1, 1), 0, 0},
+		{"after the last claim", ledger(at(1, claim(1, 1, 2)), at(2, asked(2, empty))), jobs(1, 1), 1, 0},
+		{"before the last claim was told of", ledger(at(3, claim(1, 1, 2)), at(2, asked(2, empty)), at(4, asked(3, empty))), jobs(1, 1), 2, 1},
+		{"of two claims", ledger(at(1, claim(1, 1)), at(3, claim(2, 2)), at(2, asked(3, empty))), jobs(1, 2), 1, 1},
+		{"jobs are left", ledger(at(1, claim(1, 1)), at(2, asked(3, empty))), jobs(1, 0), 1, 1},
+		{"a lost answer may have held them", ledger(asked(1, unknown), at(2, asked(2, empty))), jobs(0, 0), 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := scenarios.Queue{}.Audit(bench.Params{Capacity: 1}, c.told, c.holds)
+			if got := a.Noted; got[bench.NotedEmpty] != c.empty || got[bench.NotedBehindBacklog] != c.behind {
+				t.Errorf("noted %v, not %d empty, %d of them behind a backlog", got, c.empty, c.behind)
+			}
 		})
 	}
 }

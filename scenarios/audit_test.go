@@ -37,6 +37,7 @@ func ledger(answers ...bench.Told) *bench.Ledger {
 				r.Missing++
 			}
 			l.Refused[t.Row()] = r
+			l.Refusals = append(l.Refusals, t)
 		}
 	}
 	return l

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/lockbench/lockbench/bench"
@@ -31,8 +32,8 @@ func (Queue) Info() bench.ScenarioInfo {
 		Name: "queue", Unit: "jobs",
 		Summary:   "workers claim batches of jobs from a table",
 		Story:     "A worker reads the first --batch jobs that nobody has claimed and writes its name into them. Read without a lock, two workers claim the same jobs; with a lock that waits, every worker stands in line for the first job; SKIP LOCKED hands each the next ones.",
-		Invariant: "a job was given to one worker at the most, and that worker is the one its row names",
-		Anomalies: []bench.Anomaly{bench.Overbooking, bench.LostUpdate, bench.FalseSoldOut},
+		Invariant: "a job was given to one worker at the most, that worker is the one its row names, and nobody got more than a batch",
+		Anomalies: []bench.Anomaly{bench.Overbooking, bench.LostUpdate, bench.FalseSoldOut, bench.OverLimit},
 		Options:   []bench.OptionDoc{{Name: batch, Values: []string{"N"}, Doc: "jobs of a claim (default 5)"}},
 	}
 }
@@ -91,13 +92,33 @@ func (Queue) Draw(p bench.Params, _ *rand.Rand, r *bench.Request) {
 
 // Operation claims a batch.
 func (Queue) Operation(l bench.Lends, _ bench.Params) (bench.Operation, error) {
-	if !l.Has(bench.LendsBatch) {
-		return nil, &bench.NotApplicable{
-			Reason: "a worker takes whatever is free, and this strategy protects a row that is known beforehand",
-			Remedy: "use skip-locked",
-		}
+	switch {
+	case l.Has(bench.LendsBatch):
+		return bench.Single(claim), nil
+	case l.Has(bench.LendsGrab):
+		return bench.Single(grab), nil
 	}
-	return bench.Single(claim), nil
+	return nil, &bench.NotApplicable{
+		Reason: "a worker takes whatever is free, and this strategy protects a row that is known beforehand",
+		Remedy: "use skip-locked",
+	}
+}
+
+// NeedsRefusals is true: whether a queue was really empty depends on when a worker was told so.
+func (Queue) NeedsRefusals(bench.Params) bool { return true }
+
+// grab claims a batch where finding and claiming are one statement. The work is done afterwards, in the same transaction.
+func grab(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
+	got, err := tx.Grab(&jobsTable, r.Quantity, r.User)
+	if err != nil {
+		return bench.Answer{}, err
+	}
+	if len(got) == 0 {
+		return bench.No(QueueEmpty), nil
+	}
+	mine := slices.Clone(got)
+	tx.Think()
+	return bench.Answer{Outcome: bench.Confirmed, Key: mine[0], Batch: mine}, nil
 }
 
 // claim reads free jobs and writes the worker's name into them.
@@ -123,12 +144,24 @@ func claim(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
 }
 
 // Audit holds every job given out against its row. A worker that lost the answer to its COMMIT may hold jobs without knowing.
-func (Queue) Audit(_ bench.Params, told *bench.Ledger, db bench.Snapshot) bench.Audit {
+func (Queue) Audit(p bench.Params, told *bench.Ledger, db bench.Snapshot) bench.Audit {
+	limit, _ := batchSize(p) // Fit has read it
 	twice := bench.Finding{Anomaly: bench.Overbooking}
 	lost := bench.Finding{Anomaly: bench.LostUpdate}
+	over, worst := bench.Finding{Anomaly: bench.OverLimit}, int64(0)
 	given := map[int64]int{}
 	for i := range told.Confirmed {
 		t := &told.Confirmed[i]
+		if n := int64(len(t.Batch)); n > t.Quantity {
+			over.Count++
+			w := t.Witness(fmt.Sprintf("%d jobs are yours", n), fmt.Sprintf("the claim was for %d", t.Quantity))
+			if over.First == nil {
+				over.First, over.Worst = w, w
+				worst = n
+			} else if n > worst {
+				over.Worst, worst = w, n
+			}
+		}
 		for _, job := range t.Batch {
 			row, found := db.Find(jobsTable.Name, job)
 			w := t.Witness(fmt.Sprintf("job %d is yours", job), claimedBy(row, found, job))
@@ -177,16 +210,35 @@ func (Queue) Audit(_ bench.Params, told *bench.Ledger, db bench.Snapshot) bench.
 			idle.First = r.First.Witness(refusal(&r.First), fmt.Sprintf("%d job%s waiting", left, are(left)))
 		}
 	}
+	over.Message = fmt.Sprintf("%d claim%s given more than the %d jobs asked for", over.Count, were(over.Count), limit)
 	twice.Message = fmt.Sprintf("%d job%s given to a second worker", twice.Count, were(twice.Count))
 	lost.Message = fmt.Sprintf("%d job%s in another worker's name than told", lost.Count, are(lost.Count))
 	unasked.Message = fmt.Sprintf("%d job%s claimed for a worker who was never told", unasked.Count, are(unasked.Count))
 	idle.Message = fmt.Sprintf("%d worker%s told that the queue was empty while jobs waited", idle.Count, were(idle.Count))
 	var a bench.Audit
 	a.Check("overbooked", twice)
+	a.Check(bench.CheckOverLimit, over)
 	a.Check("lost_updates", lost)
 	a.Check("unexplained", unasked)
 	a.Check("undersold", idle)
+	a.Note(bench.NotedEmpty, int64(len(told.Refusals)))
+	a.Note(bench.NotedBehindBacklog, behindBacklog(told, left > held))
 	return a
+}
+
+// behindBacklog counts claims that came back empty while jobs were free, or in a claim whose worker had not been told of it yet: such a
+// claim may still be rolled back, and its jobs are free again.
+func behindBacklog(told *bench.Ledger, left bool) (n int64) {
+	if left {
+		return int64(len(told.Refusals))
+	}
+	last := len(told.Confirmed) - 1 // confirmations are in the order of their end
+	for i := range told.Refusals {
+		if last >= 0 && told.Confirmed[last].End > told.Refusals[i].End {
+			n++
+		}
+	}
+	return n
 }
 
 func claimedBy(row bench.Row, found bool, job int64) string {

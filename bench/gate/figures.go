@@ -29,7 +29,8 @@ func keys() map[string][]string {
 	return map[string][]string{
 		"outcomes": outcomes, "contention": contentions, "latency": latencies, "latency_uncorrected": latencies,
 		"waits": {"pool", "lock", "backoff", "lag"},
-		"audit": {"overbooked", "lost_updates", "undersold", "unexplained", "negative", "write_skew", "sum_drift", "double_charged", "mischarged", "overstocked", "stuck_reservations", "leaked_locks"},
+		"audit": {"overbooked", "lost_updates", "undersold", "unexplained", "negative", "write_skew", "sum_drift", "double_charged", "mischarged", "overstocked", "stuck_reservations", "leaked_locks", bench.CheckOverLimit},
+		"noted": {bench.NotedEmpty, bench.NotedBehindBacklog},
 	}
 }
 

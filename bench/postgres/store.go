@@ -443,6 +443,36 @@ func snapshotSQL(t *bench.Table) string {
 	return sql + " FROM lockbench." + t.Name + " t" + join + " ORDER BY 1"
 }
 
+// Plan prepares the statement as the racing sessions do, so that the server plans what it will carry out.
+func (s *Store) Plan(ctx context.Context, begin, q *bench.Stmt, args []int64) (plan []string, err error) {
+	if _, err := s.admin.PgConn().Exec(ctx, begin.SQL).ReadAll(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		// The name outlives the transaction, and a failed transaction takes no other command.
+		_, rerr := s.admin.PgConn().Exec(context.WithoutCancel(ctx), "ROLLBACK; DEALLOCATE ALL").ReadAll()
+		err = errors.Join(err, rerr)
+	}()
+	const name = "lockbench_plan"
+	values := make([]string, len(args))
+	for i, v := range args {
+		values[i] = strconv.FormatInt(v, 10)
+	}
+	if _, err := s.admin.PgConn().Exec(ctx, "PREPARE "+name+" AS "+q.SQL).ReadAll(); err != nil {
+		return nil, err
+	}
+	rows, err := s.admin.PgConn().Exec(ctx, "EXPLAIN (COSTS OFF) EXECUTE "+name+"("+strings.Join(values, ", ")+")").ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		for _, line := range r.Rows {
+			plan = append(plan, string(line[0]))
+		}
+	}
+	return plan, nil
+}
+
 // Leaks counts advisory locks and open transactions of the racing sessions, and prepared transactions that were not there before.
 func (s *Store) Leaks(ctx context.Context) (int64, error) {
 	var n, prepared int64
