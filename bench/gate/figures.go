@@ -63,6 +63,20 @@ func find(name string) (figure, bool) {
 	return f, known
 }
 
+// Value returns a cell's figure by any of the names that a limit may use, in the figure's own unit. A name that is unknown, and a figure that
+// was not measured, are errors.
+func Value(c *bench.Cell, name string) (float64, error) {
+	f, known := find(name)
+	if !known {
+		return 0, bench.Hintf("did you mean "+bench.Nearest(name, Names())+"?", "no figure is called %q", name)
+	}
+	v, measured := f.of(c)
+	if !measured {
+		return 0, bench.Hintf("leave it out, or run a scenario that measures it", "%s of %s was not measured", name, c.Strategy)
+	}
+	return v, nil
+}
+
 // classes is the object of the JSON form that holds the figures of users of several kinds.
 const classes = "classes"
 

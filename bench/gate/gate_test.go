@@ -288,3 +288,22 @@ func TestJudge(t *testing.T) {
 		t.Errorf("a cell that was never run: %v", a)
 	}
 }
+
+func TestValue(t *testing.T) {
+	p99 := 12.5
+	c := &bench.Cell{Strategy: "s", Figures: bench.Figures{
+		Outcomes: map[string]int64{"confirmed": 7},
+		Latency:  map[string]bench.Percentiles{"confirmed": {P99: &p99}},
+		Classes:  map[string]bench.ClassFigures{"hot": {Operations: 3}},
+	}}
+	for name, want := range map[string]float64{"confirmed": 7, "outcomes.confirmed": 7, "p99": 12.5, "latency.confirmed.p99_ms": 12.5, "classes.hot.operations": 3} {
+		if v, err := Value(c, name); err != nil || v != want {
+			t.Errorf("%s is %v, %v, want %v", name, v, err, want)
+		}
+	}
+	for name, want := range map[string]string{"p95": "p95 of s was not measured", "p98": `no figure is called "p98"`} {
+		if _, err := Value(c, name); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -33,6 +33,12 @@ func settings() []setting {
 		{"capacity", func(s *bench.Settings) string { return whole(s.Capacity) }},
 		{"skew", func(s *bench.Settings) string { return s.Skew }},
 		{"think", func(s *bench.Settings) string { return s.Think.String() }},
+		{"rate", func(s *bench.Settings) string { // of open mode alone
+			if s.Rate == 0 {
+				return ""
+			}
+			return strconv.FormatFloat(s.Rate, 'f', -1, 64)
+		}},
 	}
 }
 

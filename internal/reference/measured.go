@@ -158,11 +158,14 @@ func Measure(ctx context.Context, store trace.Store, say func(format string, arg
 	return m, nil
 }
 
-// Flags writes a scenario with its options as a command line would.
+// Flags writes a scenario with its options as a command line would; what is on is a switch.
 func Flags(scenario string, o bench.Options) string {
 	text := scenario
 	for _, name := range slices.Sorted(maps.Keys(o)) {
-		text += " --" + name + " " + o[name]
+		text += " --" + name
+		if o[name] != "on" {
+			text += " " + o[name]
+		}
 	}
 	return text
 }
