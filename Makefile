@@ -33,6 +33,16 @@ measured: ## race every strategy on every scenario, record it in docs/measured.j
 	$(GO) run ./cmd/lockdocs measure docs/measured.json
 	$(GO) test ./internal/reference -update
 
+.PHONY: article
+article: build ## run what docs/article.md tells of, and write it anew
+	$(BIN)/lockbench run --suite article --output docs/article/races.json
+	$(BIN)/lockbench sweep --scenario inventory --strategy atomic,optimistic,pessimistic --users 2,4,8,16,32,100,300 --output docs/article/sweep.json
+	$(BIN)/lockbench trace --strategy none --format mermaid > docs/article/none.mmd
+	$(BIN)/lockbench trace --strategy optimistic --format mermaid > docs/article/optimistic.mmd
+	$(BIN)/lockbench trace --strategy pessimistic --scenario transfer --format mermaid > docs/article/pessimistic.mmd
+	$(BIN)/lockbench trace --strategy repeatable-read --scenario on-call --format mermaid > docs/article/repeatable-read.mmd
+	$(GO) test ./internal/article -update
+
 .PHONY: bench
 bench: ## attempts a second and client CPU beside pgbench's, same statements, in one run
 	$(GO) run ./cmd/vspgbench
