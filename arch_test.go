@@ -97,6 +97,7 @@ type arrow struct {
 
 var arrows = []arrow{
 	{module + "/cmd", nil, "cmd is the top"},
+	{module + "/claims", []string{"cmd"}, "claims are what the command runs"},
 	{"github.com/jackc/pgx", []string{"strategies", "bench/postgres", "cmd"}, "the engine and the scenarios know no driver"},
 	{"github.com/olekukonko/tablewriter", []string{"bench/report"}, "tables are the renderers' business"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "only the command line knows flags"},
@@ -111,6 +112,7 @@ var arrows = []arrow{
 var closed = map[string][]string{
 	"bench":     {"github.com/HdrHistogram/hdrhistogram-go"},
 	"scenarios": {module + "/bench"},
+	"claims":    {module + "/bench", module + "/bench/trace"},
 }
 
 func TestArrows(t *testing.T) {

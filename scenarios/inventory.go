@@ -36,7 +36,21 @@ func (Inventory) Info() bench.ScenarioInfo {
 		Story:     "The service reads the item, checks that enough is available, and moves the units from available to reserved. Both numbers are written as computed from what was read.",
 		Anomalies: []bench.Anomaly{bench.Overbooking, bench.LostUpdate, bench.Negative, bench.FalseSoldOut},
 		Invariant: "initial − confirmed units = available, confirmed units = reserved, and available is never below 0",
+		Options:   []bench.OptionDoc{{Name: check, Values: []string{"inside", "before"}, Doc: "where the rule is checked: under the strategy's protection (default), or in a transaction before it"}},
 	}
+}
+
+// check is the option that says where the rule is checked.
+const check = "check"
+
+func before(p bench.Params) bool { return p.Options[check] == "before" }
+
+// AtStake leaves the rule out where no strategy gets to see it.
+func (s Inventory) AtStake(p bench.Params) []bench.Anomaly {
+	if before(p) {
+		return []bench.Anomaly{bench.LostUpdate}
+	}
+	return s.Info().Anomalies
 }
 
 // Fit sets one item of a hundred units unless told otherwise, and stock that lasts when users come back for more.
@@ -70,11 +84,46 @@ func (Inventory) Fill(p bench.Params) []bench.Fill {
 }
 
 // Operation reserves units.
-func (Inventory) Operation(l bench.Lends, _ bench.Params) (bench.Operation, error) {
-	if l.Has(bench.LendsChange) {
+func (Inventory) Operation(l bench.Lends, p bench.Params) (bench.Operation, error) {
+	switch {
+	case before(p) && l.Has(bench.LendsChange):
+		return nil, &bench.NotApplicable{Reason: "its one statement is the rule: there is no checking before it", Remedy: "use pessimistic"}
+	case before(p):
+		return reserveUnchecked, nil
+	case l.Has(bench.LendsChange):
 		return bench.ThinkFirst(reserveAtOnce), nil
 	}
 	return bench.Single(reserve), nil
+}
+
+// reserveUnchecked trusts what it read before: the protected transaction counts the unit off, however many there are.
+func reserveUnchecked(u *bench.User, r *bench.Request) bench.Answer {
+	ans := u.Transact(func(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
+		item, found, err := tx.Get(&stockTable, r.Key)
+		switch {
+		case err != nil:
+			return bench.Answer{}, err
+		case !found:
+			return bench.Unknown(), nil
+		case item.Values[available] < r.Quantity:
+			return bench.No(bench.SoldOut), nil
+		}
+		return bench.Yes(), nil
+	}, r)
+	if ans.Outcome != bench.Confirmed {
+		return ans
+	}
+	return u.Transact(func(tx bench.Tx, r *bench.Request) (bench.Answer, error) {
+		item, _, err := tx.Get(&stockTable, r.Key)
+		if err != nil {
+			return bench.Answer{}, err
+		}
+		tx.Think()
+		less := item
+		less.Values[available] -= r.Quantity
+		less.Values[reserved] += r.Quantity
+		return bench.Yes(), tx.Put(&stockTable, item, less)
+	}, r)
 }
 
 // reserve reads, decides and writes.

@@ -42,7 +42,7 @@ Exit codes: 0 ok, 1 trouble, 2 usage, 3 a strategy broke its claim, 4 a --fail-o
 		writeHelp(a.stdout, c)
 	})
 	cmd.SetHelpCommand(a.helpCommand())
-	cmd.AddCommand(a.runCommand(), a.sweepCommand(), a.compareCommand(), a.reportCommand(), a.listCommand(), a.doctorCommand(), a.serverCommand(), a.showCommand(), a.suiteCommand(), a.traceCommand(), a.versionCommand(), a.workerCommand())
+	cmd.AddCommand(a.runCommand(), a.claimsCommand(), a.sweepCommand(), a.compareCommand(), a.reportCommand(), a.listCommand(), a.doctorCommand(), a.serverCommand(), a.showCommand(), a.suiteCommand(), a.traceCommand(), a.versionCommand(), a.workerCommand())
 	cmd.InitDefaultHelpCmd()
 	cmd.InitDefaultCompletionCmd()
 	for _, c := range cmd.Commands() {
