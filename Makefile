@@ -7,7 +7,7 @@ BIN := bin
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build bin/lockbench
@@ -27,6 +27,14 @@ lint: $(BIN)/staticcheck ## gofmt, go vet (Linux and macOS), staticcheck
 # The linter's own dependencies stand in tools.mod, so that they never reach a user's build.
 $(BIN)/staticcheck: tools.mod tools.sum
 	$(GO) build -modfile=tools.mod -o $@ honnef.co/go/tools/cmd/staticcheck
+
+.PHONY: services
+services: ## start ZooKeeper, Hazelcast, etcd and Redis on loopback, for tests and runs with lock services
+	@deploy/services start
+
+.PHONY: services-stop
+services-stop: ## end what `make services` started, and nothing else
+	@deploy/services stop
 
 .PHONY: measured
 measured: ## race every strategy on every scenario, record it in docs/measured.json, and write the pages of docs anew
