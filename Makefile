@@ -41,6 +41,11 @@ measured: ## race every strategy on every scenario, record it in docs/measured.j
 	$(GO) run ./cmd/lockdocs measure docs/measured.json
 	$(GO) test ./internal/reference -update
 
+.PHONY: claims
+claims: build ## run every claim, record them in docs/claims.json, and write docs/claims.md anew (needs make services)
+	LOCKBENCH_REQUIRE_SERVICES=1 $(BIN)/lockbench claims --own-server --output docs/claims.json
+	$(GO) test ./claims -update
+
 .PHONY: article
 article: build ## run what docs/article.md tells of, and write it anew
 	$(BIN)/lockbench run --suite article --output docs/article/races.json

@@ -226,7 +226,7 @@ func stock() []Claim {
 func payments() []Claim {
 	const pay = "run --scenario payment --users 200 --trials 2 --warmup 0s --call p50=2ms,p99=10ms --strategy "
 	const busy = "run --scenario inventory --rows 40 --mode closed --duration 3s --trials 2 --warmup 500ms --strategy optimistic --users "
-	const order = "run --scenario checkout --users 100 --trials 2 --warmup 0s --call p50=2ms,p99=10ms --crash 10% --fail-call 20% --duplicate-compensation on --strategy "
+	const order = "run --scenario checkout --users 100 --trials 2 --warmup 0s --call p50=2ms,p99=10ms --crash 10% --fail-call 20% --duplicate-compensation --strategy "
 	return []Claim{
 		{
 			ID: "D1", Text: "Check-then-act on a balance loses money in the same way.",
@@ -257,7 +257,7 @@ func payments() []Claim {
 		{
 			ID: "D3", Text: "A transaction kept open over an external call multiplies the exposure to conflict.",
 			Commands: []string{
-				"run --scenario payment --rows 50 --duplicates 1 --users 100 --think 0s --trials 2 --warmup 0s --call p50=50ms,p99=100ms --call-in-tx on --strategy optimistic",
+				"run --scenario payment --rows 50 --duplicates 1 --users 100 --think 0s --trials 2 --warmup 0s --call p50=50ms,p99=100ms --call-in-tx --strategy optimistic",
 				"run --scenario payment --rows 50 --duplicates 1 --users 100 --think 0s --trials 2 --warmup 0s --call p50=50ms,p99=100ms --strategy optimistic",
 			},
 			Checks: []Check{

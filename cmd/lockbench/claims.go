@@ -162,6 +162,9 @@ func (a *app) claimStep(line string, compile compiler) (claimStep, error) {
 	default:
 		err = fmt.Errorf("no command of a claim goes by the name %q", words[0])
 	}
+	if err == nil && fs.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
 	if err == nil {
 		err = sub.usage()
 	}

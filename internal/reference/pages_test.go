@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockbench/lockbench/bench"
@@ -162,6 +163,35 @@ func TestSentence(t *testing.T) {
 	} {
 		if got := sentence(text); got != want {
 			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// TestMatrix: the matrix in the README is what was recorded.
+func TestMatrix(t *testing.T) {
+	const file, begins, ends = "../../README.md", "<!-- matrix: go test ./internal/reference -update -->\n", "<!-- /matrix -->"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begins)
+	got, after, ended := strings.Cut(rest, ends)
+	if !found || !ended {
+		t.Fatal("the README has no place for the matrix")
+	}
+	want := Matrix(measured(t))
+	switch {
+	case got == want:
+	case *update:
+		if err := os.WriteFile(file, []byte(before+begins+want+ends+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Error("the matrix in the README is not what was recorded (go test ./internal/reference -update writes it)")
+	}
+	for _, must := range []string{"| `none` | **", "| `serializable` | no | no | no | no |"} {
+		if !strings.Contains(want, must) {
+			t.Errorf("the matrix lacks %q:\n%s", must, want)
 		}
 	}
 }
