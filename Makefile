@@ -37,8 +37,8 @@ services-stop: ## end what `make services` started, and nothing else
 	@deploy/services stop
 
 .PHONY: measured
-measured: ## race every strategy on every scenario, record it in docs/measured.json, and write the pages of docs anew
-	$(GO) run ./cmd/lockdocs measure docs/measured.json
+measured: ## race what docs/measured.json lacks (ANEW=1: everything), record it there, and write the pages of docs anew
+	$(GO) run ./cmd/lockdocs measure $(if $(ANEW),-anew) docs/measured.json
 	$(GO) test ./internal/reference -update
 
 .PHONY: claims

@@ -13,7 +13,7 @@ import (
 // Measures of every plot, in CSS pixels.
 const (
 	plotWidth   = 520.0
-	plotGutter  = 160.0 // left of bars, for labels
+	plotGutter  = 180.0 // left of bars, for labels
 	plotLabel   = 20    // columns of a label in it
 	legendLabel = 31    // columns of an entry of the legend
 	plotRight   = 66.0  // right of bars, for their values

@@ -120,6 +120,9 @@ func goodputText(p sweep.Parameter, c *sweep.Curve) string {
 	case sweep.Level:
 		return fmt.Sprintf("goodput is the same from %s to %s", p.Text(c.Scaling.From), at(p, c.Scaling.To))
 	case sweep.Rises:
+		if c.Best.Value > c.Scaling.To { // the law is for those who need not wait for a connection
+			return fmt.Sprintf("goodput still rises at %s, the most with a connection each, and is best at %s", p.Text(c.Scaling.To), at(p, c.Best.Value))
+		}
 		return fmt.Sprintf("goodput still rises at %s, the most measured", at(p, c.Scaling.To))
 	case sweep.Falls:
 		return fmt.Sprintf("goodput is best with %s, the fewest measured", at(p, c.Scaling.From))

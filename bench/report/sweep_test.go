@@ -170,6 +170,9 @@ func TestCurveText(t *testing.T) {
 		"optimistic: 1.94 attempts per confirmed at 32 users, following no power law; goodput still rises at 32 users, the most measured.": {
 			Amplification: law(0.9, 0.5, 1.3, 2), Scaling: &sweep.Scaling{Shape: sweep.Rises, From: 1, To: 32},
 		},
+		"optimistic: 1.94 attempts per confirmed at 32 users, too few points for a law of growth; goodput still rises at 8, the most with a connection each, and is best at 16 users.": {
+			Scaling: &sweep.Scaling{Shape: sweep.Rises, From: 1, To: 8},
+		},
 		"optimistic: 1.94 attempts per confirmed at 32 users, not growing with users; goodput is best with 1 user, the fewest measured.": {
 			Amplification: law(0, -0.01, 0.01, 1), Scaling: &sweep.Scaling{Shape: sweep.Falls, From: 1, To: 32},
 		},

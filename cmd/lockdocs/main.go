@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,11 +30,21 @@ func main() {
 
 // run carries out the command and returns the exit code.
 func run(ctx context.Context, args []string) int {
-	if len(args) != 2 || args[0] != "measure" {
-		fmt.Fprintln(os.Stderr, "usage: lockdocs measure FILE")
+	fs := flag.NewFlagSet("lockdocs measure", flag.ContinueOnError)
+	fs.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: lockdocs measure [-anew] FILE")
+		fs.PrintDefaults()
+	}
+	anew := fs.Bool("anew", false, "measure everything, not only what the file lacks")
+	if len(args) == 0 || args[0] != "measure" {
+		fs.Usage()
 		return 2
 	}
-	if err := measure(ctx, args[1]); err != nil {
+	if err := fs.Parse(args[1:]); err != nil || fs.NArg() != 1 {
+		fs.Usage()
+		return 2
+	}
+	if err := measure(ctx, fs.Arg(0), *anew); err != nil {
 		fmt.Fprintf(os.Stderr, "lockdocs: error: %v\n", err)
 		var h interface{ Hint() string }
 		if errors.As(err, &h) {
@@ -46,9 +57,17 @@ func run(ctx context.Context, args []string) int {
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-// measure races everything and records it in a file.
-func measure(ctx context.Context, file string) error {
+// measure races what a file lacks, or everything, and records it there.
+func measure(ctx context.Context, file string, anew bool) error {
 	began := time.Now()
+	var known *reference.Measured
+	text, err := os.ReadFile(file) //nolint:gosec // the caller names the file
+	if err == nil && !anew {
+		known, err = reference.ReadMeasured(text)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	own, err := embedded.Start(ctx, embedded.Config{Durable: true, Connections: 40, Log: say})
 	if err != nil {
 		return err
@@ -59,11 +78,11 @@ func measure(ctx context.Context, file string) error {
 		return err
 	}
 	defer store.Close()
-	m, err := reference.Measure(ctx, store, say)
+	m, err := reference.Measure(ctx, store, known, say)
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(m, "", " ")
+	text, err = json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return err
 	}

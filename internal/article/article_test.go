@@ -110,7 +110,7 @@ func TestSentencesAreHeldToTheReports(t *testing.T) {
 		`{{few "r" "slow" "goodput"}}`:                    "is not few",
 		`{{sum "r" "quick" "overbooked"}}`:                "180",
 		`{{sum "r" "bad" "overbooked"}}`:                  "is 0 in every trial",
-		`{{is "r" "bad" "violated"}}`:                     "violated",
+		`{{is "r" "bad" "violated"}}ok`:                   "ok",
 		`{{is "r" "bad" "sound"}}`:                        "bad is violated in r, not sound",
 		`{{claimed "r" "overbooked"}}`:                    "is 90 and 80",
 		`{{finding "r" "quick"}}`:                         "nothing was found",

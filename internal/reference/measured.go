@@ -3,7 +3,6 @@ package reference
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -138,20 +137,32 @@ const (
 	measuredTrials      = 2
 )
 
-// Measure races every strategy on every scenario.
-func Measure(ctx context.Context, store trace.Store, say func(format string, args ...any)) (*Measured, error) {
+// Measure races every strategy on every scenario. What known, which may be nil, holds already and what is still true of today's strategies
+// is taken over, so that a new one costs no more than its own races.
+func Measure(ctx context.Context, store trace.Store, known *Measured, say func(format string, args ...any)) (*Measured, error) {
 	m := &Measured{Schema: MeasuredSchema, Users: measuredUsers, Connections: measuredConnections, Trials: measuredTrials}
+	if known != nil {
+		*m = *known
+		m.Cells, m.Stories = nil, nil
+	} else {
+		known = &Measured{}
+	}
 	for _, sc := range scenarios.All() {
 		for _, o := range Settings(sc) {
 			began := time.Now()
-			if err := m.scenario(ctx, store, sc, o); err != nil {
+			raced, err := m.scenario(ctx, store, known, sc, o)
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", Flags(sc.Info().Name, o), err)
 			}
-			say("%s: %s", Flags(sc.Info().Name, o), time.Since(began).Round(time.Second))
+			if raced > 0 {
+				say("%s: %d in %s", Flags(sc.Info().Name, o), raced, time.Since(began).Round(time.Second))
+			}
 		}
 	}
 	for _, st := range strategies.All() {
-		if err := m.tell(ctx, store, st.Info()); err != nil {
+		if s := known.story(st.Info().Name); s != nil {
+			m.Stories = append(m.Stories, *s)
+		} else if err := m.tell(ctx, store, st.Info()); err != nil {
 			return nil, fmt.Errorf("tracing %s: %w", st.Info().Name, err)
 		}
 	}
@@ -170,8 +181,24 @@ func Flags(scenario string, o bench.Options) string {
 	return text
 }
 
-// scenario measures all strategies on a scenario under some of its options.
-func (m *Measured) scenario(ctx context.Context, store trace.Store, sc bench.Scenario, o bench.Options) error {
+// Stale says why a recorded cell is no longer true of the registry, "" if it is; b is what the registry says of it today.
+func (c *Cell) Stale(b *Binding) string {
+	switch {
+	case c.NA != b.NA:
+		return fmt.Sprintf("it is n/a for %q, and was for %q", b.NA, c.NA)
+	case c.NA == "" && c.Skipped == "" && len(c.Outcomes) == 0:
+		return "nobody raced"
+	}
+	for _, name := range c.Sent {
+		if name != Lock && !slices.ContainsFunc(b.Statements, func(s Statement) bool { return s.Name == name }) {
+			return fmt.Sprintf("it sent %q, and has no such statement any more", name)
+		}
+	}
+	return ""
+}
+
+// scenario measures strategies on a scenario under some of its options, those that are not known, and returns how many there were.
+func (m *Measured) scenario(ctx context.Context, store trace.Store, known *Measured, sc bench.Scenario, o bench.Options) (raced int, err error) {
 	name := sc.Info().Name
 	plan := func(labels ...string) (*bench.Race, error) {
 		return bench.Compile(bench.Settings{
@@ -184,15 +211,20 @@ func (m *Measured) scenario(ctx context.Context, store trace.Store, sc bench.Sce
 	var fit []string
 	for _, st := range strategies.All() {
 		for _, label := range Labels(st, sc) {
-			c := Cell{Scenario: name, Options: o, Strategy: label}
-			race, err := plan(label)
-			var na *bench.NotApplicable
-			switch {
-			case errors.As(err, &na):
-				c.NA = na.Reason
-			case err != nil:
-				return err
-			default:
+			b, err := Bind(label, sc, o)
+			if err != nil {
+				return 0, err
+			}
+			if c := known.Find(name, o, label); c != nil && c.Skipped == "" && c.Stale(&b) == "" {
+				m.Cells = append(m.Cells, *c)
+				continue
+			}
+			c := Cell{Scenario: name, Options: o, Strategy: label, NA: b.NA}
+			if b.NA == "" {
+				race, err := plan(label)
+				if err != nil {
+					return 0, err
+				}
 				if missing := race.Reach(ctx); missing != nil {
 					c.Skipped = missing.Error()
 				} else {
@@ -202,16 +234,19 @@ func (m *Measured) scenario(ctx context.Context, store trace.Store, sc bench.Sce
 			m.Cells = append(m.Cells, c)
 		}
 	}
+	if len(fit) == 0 {
+		return 0, nil
+	}
 	race, err := plan(fit...)
 	if err == nil {
 		err = race.Reach(ctx)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	rep, err := race.Execute(ctx, store, bench.NewStop(), unwatched{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if m.Started.IsZero() {
 		m.Started, m.Environment = rep.Started, rep.Environment
@@ -230,11 +265,11 @@ func (m *Measured) scenario(ctx context.Context, store trace.Store, sc bench.Sce
 		}
 		if _, mixed := sc.(bench.Mixer); !mixed {
 			if c.Sent, err = sent(ctx, store, sc, o, c.Strategy); err != nil {
-				return fmt.Errorf("%s: %w", c.Strategy, err)
+				return 0, fmt.Errorf("%s: %w", c.Strategy, err)
 			}
 		}
 	}
-	return nil
+	return len(fit), nil
 }
 
 // present leaves out what was counted 0 times.

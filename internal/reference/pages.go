@@ -104,8 +104,8 @@ const generated = "<!-- Generated from the registry and docs/measured.json by go
 // recorded says what the measurements rest on.
 func recorded(m *Measured) string {
 	s, h := &m.Environment.Server, &m.Environment.Host
-	return fmt.Sprintf("Recorded on PostgreSQL %s, %s/%s, %d CPUs, %s: %d users released at once on %d connections, %d trials; of anomalies the worst trial counts. "+
-		"A violation is a fact; `sound` means that users did meet and nothing was found, not that nothing can be. `make measured` records it anew.",
+	return fmt.Sprintf("Recorded on PostgreSQL %s, %s/%s, %d CPUs, from %s on: %d users released at once on %d connections, %d trials; of anomalies the worst trial counts. "+
+		"A violation is a fact; `sound` means that users did meet and nothing was found, not that nothing can be. `make measured ANEW=1` records it anew.",
 		s.Version, h.OS, h.Arch, h.CPUs, m.Started.UTC().Format("2 January 2006"), m.Users, m.Connections, m.Trials)
 }
 

@@ -110,13 +110,14 @@ func held(t *testing.T, c *Cell, st bench.Strategy, sc bench.Scenario) {
 		t.Fatal(err)
 	}
 	on := c.Strategy + " on " + Flags(c.Scenario, c.Options)
-	switch {
-	case c.NA != b.NA:
-		t.Errorf("%s is n/a for %q, and was for %q: make measured", on, b.NA, c.NA)
+	if why := c.Stale(&b); why != "" {
+		t.Errorf("%s: %s: make measured", on, why)
 		return
-	case c.NA != "":
+	}
+	if c.NA != "" {
 		return
-	case c.Skipped != "":
+	}
+	if c.Skipped != "" {
 		if !st.Info().External {
 			t.Errorf("%s was not measured, and needs nothing: %s", on, c.Skipped)
 		}
@@ -130,13 +131,25 @@ func held(t *testing.T, c *Cell, st bench.Strategy, sc bench.Scenario) {
 	if _, mixed := sc.(bench.Mixer); mixed != (len(c.Sent) == 0) {
 		t.Errorf("%s: what is sent is %v", on, c.Sent)
 	}
-	for _, name := range c.Sent {
-		if name != Lock && !slices.ContainsFunc(b.Statements, func(s Statement) bool { return s.Name == name }) {
-			t.Errorf("%s sent %q, and has no such statement any more: make measured", on, name)
+}
+
+// TestStale: what is recorded is compared with what the registry says.
+func TestStale(t *testing.T) {
+	now := Binding{Statements: []Statement{{Name: "read"}, {Name: "write"}}}
+	raced := map[string]int64{"confirmed": 1}
+	for _, tt := range []struct {
+		cell Cell
+		want string
+	}{
+		{Cell{Outcomes: raced, Sent: []string{Lock, "read", "write"}}, ""},
+		{Cell{Skipped: "no service"}, ""},
+		{Cell{}, "nobody raced"},
+		{Cell{NA: "no"}, `it is n/a for "", and was for "no"`},
+		{Cell{Outcomes: raced, Sent: []string{"compare"}}, `it sent "compare", and has no such statement any more`},
+	} {
+		if got := tt.cell.Stale(&now); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.cell, got, tt.want)
 		}
-	}
-	if len(c.Outcomes) == 0 {
-		t.Errorf("nobody raced %s", on)
 	}
 }
 
