@@ -36,7 +36,10 @@ type Ledger struct {
 	Indeterminate []Told
 	Refused       map[int64]Refusals // rejected or not found, by row
 	Refusals      []Told             // every one of them, for a [Historian]; in the order of their end
-	history       bool
+	// Apart is how far from each other the beginnings of the trial may lie from which moments count, where several processes share the
+	// users: each counts from its own, and their clocks are not compared. 0 where there is one process.
+	Apart   time.Duration
+	history bool
 }
 
 func (l *Ledger) add(t Told) {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -166,54 +165,5 @@ func TestLostCrewIsNotAudited(t *testing.T) {
 	c := &rep.Cells[0]
 	if c.Verdict != Undetermined || len(c.Findings) > 0 || c.Operations != 10 || len(c.Instances) != 2 || c.Instances[1].Lost != "gone" {
 		t.Errorf("verdict %v, findings %v, operations %d, instances %+v", c.Verdict, c.Findings, c.Operations, c.Instances)
-	}
-}
-
-// TestShareTravels fills every field of a tally, so that one which is added and does not travel is noticed.
-func TestShareTravels(t *testing.T) {
-	r := newRecorder(2, true, 0, &Live{}, []string{"young", "old"})
-	for i := range 40 {
-		d := finished([]Outcome{Confirmed, Rejected, NotFound, Busy, Indeterminate, Failed}[i%6], time.Duration(i)*time.Second, time.Duration(i+1)*time.Millisecond)
-		d.told.Attempts, d.told.Class, d.told.Reason, d.told.Batch = int32(i), uint8(i%2), SoldOut, []int64{1, int64(i)}
-		d.contention[Deadlock], d.retries, d.contended, d.stalled, d.err = 2, 1, true, true, errors.New("broke")
-		d.waits[waitLock], d.waited[waitLock] = time.Second, true
-		d.cut, d.held = time.Millisecond, time.Millisecond
-		for _, shard := range r.shards {
-			shard.told.history = true
-		}
-		r.record(i, d)
-	}
-	r.record(0, finished(Confirmed, 0, 2*time.Hour)) // beyond the buckets
-	all := r.merged()
-	for i, v := 0, reflect.ValueOf(all).Elem(); i < v.NumField(); i++ {
-		if name := v.Type().Field(i).Name; name != "mu" && v.Field(i).IsZero() {
-			t.Errorf("%s is not tested: it is zero", name)
-		}
-	}
-	in := Instance{Name: "one", Host: "here", CPUs: 2, Users: 3, Connections: 4, CPUSeconds: 5, Began: ptr(6.0)}
-	b, err := (&Share{Instance: in, tally: all, wall: time.Minute}).MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got Share
-	if err := got.UnmarshalBinary(b); err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got.Instance, in) || got.wall != time.Minute {
-		t.Errorf("came out as %+v, %v", got.Instance, got.wall)
-	}
-	if was, is := all.figures(time.Minute, true), got.tally.figures(time.Minute, true); !reflect.DeepEqual(was, is) {
-		t.Errorf("went in as\n%+v\ncame out as\n%+v", was, is)
-	}
-	for i, v := 0, reflect.ValueOf(got.tally).Elem(); i < v.NumField(); i++ {
-		if name := v.Type().Field(i).Name; name != "mu" && v.Field(i).IsZero() {
-			t.Errorf("%s was lost on the way", name)
-		}
-	}
-	if again, err := got.MarshalBinary(); err != nil || !bytes.Equal(again, b) { // no map in it has two keys, so their order is no matter
-		t.Errorf("what came out is not what went in (%v)", err)
-	}
-	if err := got.UnmarshalBinary(b[:len(b)/2]); err == nil {
-		t.Error("half a share was taken for a whole one")
 	}
 }

@@ -19,7 +19,8 @@ type Share struct {
 	wall  time.Duration
 }
 
-// gather adds up what the processes measured; lost reports that one of them took with it what its users were told.
+// gather adds up what the processes measured; lost reports that one of them took with it what its users were told. Each began at some
+// moment between the release and what it says in Began, so that no two of them lie further apart than the latest.
 func gather(shares []*Share) (all *tally, lost bool) {
 	if len(shares) == 1 && shares[0].tally != nil {
 		return shares[0].tally, false
@@ -32,6 +33,7 @@ func gather(shares []*Share) (all *tally, lost bool) {
 		}
 		all.add(s.tally)
 		all.told.merge(s.tally.told)
+		all.told.Apart = max(all.told.Apart, time.Duration(value(s.Began)*float64(time.Millisecond)))
 	}
 	all.told.sort()
 	return all, lost

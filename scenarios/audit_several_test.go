@@ -173,6 +173,10 @@ func TestQueueCountsEmptyClaims(t *testing.T) {
 		a.End = time.Duration(ms) * time.Millisecond
 		return a
 	}
+	off := func(l *bench.Ledger) *bench.Ledger {
+		l.Apart = time.Millisecond
+		return l
+	}
 	empty := refused(scenarios.QueueEmpty)
 	for _, c := range []struct {
 		name          string
@@ -184,6 +188,7 @@ func TestQueueCountsEmptyClaims(t *testing.T) {
 		{"after the last claim", ledger(at(1, claim(1, 1, 2)), at(2, asked(2, empty))), jobs(1, 1), 1, 0},
 		{"before the last claim was told of", ledger(at(3, claim(1, 1, 2)), at(2, asked(2, empty)), at(4, asked(3, empty))), jobs(1, 1), 2, 1},
 		{"of two claims", ledger(at(1, claim(1, 1)), at(3, claim(2, 2)), at(2, asked(3, empty))), jobs(1, 2), 1, 1},
+		{"told of afterwards, by a clock that may be off", off(ledger(at(3, claim(1, 1, 2)), at(2, asked(2, empty)))), jobs(1, 1), 1, 0},
 		{"jobs are left", ledger(at(1, claim(1, 1)), at(2, asked(3, empty))), jobs(1, 0), 1, 1},
 		{"a lost answer may have held them", ledger(asked(1, unknown), at(2, asked(2, empty))), jobs(0, 0), 1, 0},
 	} {

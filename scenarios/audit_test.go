@@ -162,6 +162,36 @@ func TestSeatsWitness(t *testing.T) {
 	}
 }
 
+// TestCancellingAudit: whether a refusal was right depends on when it was given, which between processes is known only so far.
+func TestCancellingAudit(t *testing.T) {
+	seats := scenarios.Seats{}.Variant(bench.Params{Options: bench.Options{"cancel": "20%"}})
+	at := func(from, to int, a bench.Told) bench.Told {
+		a.Start, a.End = time.Duration(from)*time.Millisecond, time.Duration(to)*time.Millisecond
+		return a
+	}
+	back := yes
+	back.Returned = true
+	for _, c := range []struct {
+		name  string
+		apart time.Duration
+		told  *bench.Ledger
+		want  counts
+	}{
+		{"while somebody held it", 0, ledger(at(0, 9, seat(1, 1, back)), at(4, 5, seat(2, 1, taken))), counts{}},
+		{"after it was given back", 0, ledger(at(0, 9, seat(1, 1, back)), at(10, 11, seat(2, 1, taken))), counts{"undersold": 1}},
+		{"after it was given back, by a clock that may be off", time.Millisecond, ledger(at(0, 9, seat(1, 1, back)), at(10, 11, seat(2, 1, taken))), counts{}},
+		{"before anybody asked for it", 0, ledger(at(5, 9, seat(1, 1, back)), at(1, 4, seat(2, 1, taken))), counts{"undersold": 1}},
+		{"before anybody asked for it, by a clock that may be off", time.Millisecond, ledger(at(5, 9, seat(1, 1, back)), at(1, 4, seat(2, 1, taken))), counts{}},
+		{"longer after than clocks are off", time.Millisecond, ledger(at(0, 9, seat(1, 1, back)), at(11, 12, seat(2, 1, taken))), counts{"undersold": 1}},
+		{"not found, and there", time.Hour, ledger(at(0, 9, seat(1, 1, back)), at(4, 5, seat(2, 1, missing))), counts{"undersold": 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.told.Apart = c.apart
+			check(t, seats.Audit(bench.Params{Rows: 1}, c.told, hall(0)), []string{"overbooked", "lost_updates", "unexplained", "undersold"}, c.want)
+		})
+	}
+}
+
 // units answers a user's request for units of item 1.
 func units(user, n int64, a bench.Answer) bench.Told { return told(user, user, 1, n, a) }
 

@@ -234,7 +234,7 @@ func behindBacklog(told *bench.Ledger, left bool) (n int64) {
 	}
 	last := len(told.Confirmed) - 1 // confirmations are in the order of their end
 	for i := range told.Refusals {
-		if last >= 0 && told.Confirmed[last].End > told.Refusals[i].End {
+		if last >= 0 && told.Confirmed[last].End > told.Refusals[i].End+told.Apart {
 			n++
 		}
 	}

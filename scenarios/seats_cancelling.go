@@ -105,7 +105,7 @@ func (s Cancelling) Audit(p bench.Params, told *bench.Ledger, db bench.Snapshot)
 }
 
 // falselyRefused counts refusals of a seat that nobody can have held at any moment of the asking: from the first word of a booking to the
-// last of its cancellation somebody may have.
+// last of its cancellation somebody may have. Between users of different processes a moment is known within [bench.Ledger.Apart] only.
 func falselyRefused(told *bench.Ledger, db bench.Snapshot) bench.Finding {
 	f := bench.Finding{Anomaly: bench.FalseSoldOut}
 	type span struct{ from, to time.Duration }
@@ -130,7 +130,7 @@ func falselyRefused(told *bench.Ledger, db bench.Snapshot) bench.Finding {
 		}
 		possible := false
 		for _, s := range taken[t.Row()] {
-			possible = possible || s.from <= t.End && t.Start <= s.to
+			possible = possible || s.from-told.Apart <= t.End && t.Start-told.Apart <= s.to
 		}
 		if possible && t.Outcome == bench.Rejected {
 			continue

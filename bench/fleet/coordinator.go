@@ -91,7 +91,7 @@ func (c *Coordinator) Take(ctx context.Context, r *bench.Race) error {
 			return err
 		}
 	}
-	plan, err := json.Marshal(r.Settings)
+	plan, err := json.Marshal(plan{Settings: r.Settings, Run: r.Run})
 	if err == nil {
 		err = c.Host.Plan(ctx, plan)
 	}

@@ -38,6 +38,12 @@ const (
 	end     order = "end"     // the run is over
 )
 
+// plan is what the coordinator lays out before a race.
+type plan struct {
+	Settings bench.Settings `json:"settings"`
+	Run      string         `json:"run"` // [bench.Race.Run]
+}
+
 // message goes from the coordinator to all workers, or from one of them to the coordinator.
 type message struct {
 	Step int         `json:"step"` // number of the order that this is, or answers

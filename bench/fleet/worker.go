@@ -168,29 +168,30 @@ func (w *Worker) hand(ctx context.Context) error {
 	return w.Guest.Hand(ctx, b)
 }
 
-func (w *Worker) plan(ctx context.Context) (s bench.Settings, err error) {
+func (w *Worker) plan(ctx context.Context) (p plan, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b, err := w.Guest.Plan(ctx)
 	if err == nil {
-		err = json.Unmarshal(b, &s)
+		err = json.Unmarshal(b, &p)
 	}
 	if err != nil {
 		err = fmt.Errorf("reading the plan: %w", err)
 	}
-	return s, err
+	return p, err
 }
 
 // take opens what the plan asks for.
 func (w *Worker) take(ctx context.Context) error {
-	s, err := w.plan(ctx)
+	p, err := w.plan(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := w.Compile(s)
+	r, err := w.Compile(p.Settings)
 	if err != nil {
 		return err
 	}
+	r.Run = p.Run
 	return w.crew.Take(ctx, r)
 }
 
