@@ -104,6 +104,7 @@ var arrows = []arrow{
 	{"github.com/goccy/go-yaml", []string{"bench/suite"}, "only suites are written in YAML"},
 	{"golang.org/x/perf/benchmath", []string{"bench/compare"}, "samples are judged in one place"},
 	{"gonum.org/v1/gonum", []string{"bench/sweep"}, "curves are fitted in one place"},
+	{"github.com/go-zookeeper/zk", []string{"strategies"}, "a lock service is a strategy's business"},
 	{"github.com/redis/go-redis", []string{"strategies"}, "a lock service is a strategy's business"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"bench"}, "figures are made in the engine"},
 }

@@ -101,7 +101,7 @@ func TestLapsedLeases(t *testing.T) {
 				s.Rows, s.Capacity, s.Users = 1, 1000, 80
 				s.TTL = bench.Duration(200 * time.Millisecond)
 				_, lease := reached(t, s) // services have a shortest lease of their own, and look for lapsed ones now and then
-				s.Stall = (lease + 2*time.Second).String() + "@20%"
+				s.Stall = (lease + 700*time.Millisecond).String() + "@10%"
 				r, _ := reached(t, s)
 				cell := pgtest.Run(t, r, store).Cells[0]
 				if cell.Stalled == 0 {

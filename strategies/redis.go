@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -71,13 +72,18 @@ type redisClient struct {
 
 func dialRedis(ctx context.Context, address string, o leaseOptions) (lockClient, time.Duration, error) {
 	silenceRedis()
+	var d net.Dialer
+	probe, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, 0, err // from the client it would come after five tries, and one more outlives the client
+	}
+	_ = probe.Close()
 	c := &redisClient{ttl: o.ttl, id: rand.Text(), prefix: "lockbench:{" + o.Name + "}:", lines: map[string][]chan struct{}{}}
 	c.Client = redis.NewClient(&redis.Options{
 		Addr: address, PoolSize: o.Sessions + 1, MinIdleConns: o.Sessions,
 		MaxRetries: -1, // an answer that is lost must not be asked for again: the lock may have been had
 	})
-	err := c.Ping(ctx).Err()
-	if err == nil {
+	if err = c.Ping(ctx).Err(); err == nil {
 		c.releases = c.PSubscribe(ctx, c.prefix+"lock:*")
 		if _, err = c.releases.Receive(ctx); err == nil {
 			c.over.Go(c.listen)

@@ -9,7 +9,7 @@ func All() []bench.Strategy {
 	return []bench.Strategy{
 		None{}, Mutex{}, Pessimistic{}, Optimistic{}, OptimisticBroken{}, CAS{}, Atomic{}, Unique{},
 		RepeatableRead{}, Serializable{}, Advisory{}, SkipLocked{}, Saga{},
-		Redis{},
+		ZooKeeper{}, Redis{},
 	}
 }
 
