@@ -75,7 +75,11 @@ func staged(e *bench.Entrant, race *bench.Race, d *director) *bench.Entrant {
 	think := race.Settings.Think > 0
 	s.Discipline = discipline{Discipline: e.Discipline, d: d, thinks: think}
 	if g, ok := e.Discipline.(bench.Gate); ok {
-		s.Discipline = gated{discipline: discipline{Discipline: e.Discipline, d: d, thinks: think}, gate: g}
+		directed := gated{discipline: discipline{Discipline: e.Discipline, d: d, thinks: think}, gate: g}
+		s.Discipline = directed
+		if l, ok := g.(bench.Locker); ok {
+			s.Discipline = leased{directed, l}
+		}
 	}
 	requests := cast(race)
 	s.Operation = func(u *bench.User, r *bench.Request) bench.Answer {
@@ -154,11 +158,29 @@ func (g gated) Enter(ctx context.Context, r *bench.Request) (*bench.Hold, error)
 	if err != nil {
 		return nil, err
 	}
-	return &bench.Hold{Leave: func() {
+	directed := *hold
+	directed.Leave = func() {
 		g.d.leave(a)
 		hold.Leave()
-	}}, nil
+	}
+	return &directed, nil
 }
+
+// leased is a gate whose lock a service grants. The engine connects it as it would without direction.
+type leased struct {
+	gated
+	locker bench.Locker
+}
+
+func (l leased) Reach(ctx context.Context) (time.Duration, error) { return l.locker.Reach(ctx) }
+
+func (l leased) Connect(ctx context.Context, n bench.Leasing) error { return l.locker.Connect(ctx, n) }
+
+func (l leased) Sweep(ctx context.Context, n bench.Leasing) (int64, error) {
+	return l.locker.Sweep(ctx, n)
+}
+
+func (l leased) Disconnect() { l.locker.Disconnect() }
 
 // leave says that the user gives the gate back.
 func (d *director) leave(a *actor) {
@@ -183,6 +205,13 @@ func (s *session) Begin(r *bench.Request) error {
 	}
 	a.entered = false
 	return s.Session.Begin(r)
+}
+
+// Holding tells a strategy that looks at its lock, as a fenced one does, which it holds.
+func (s *session) Holding(h *bench.Hold) {
+	if holder, ok := s.Session.(bench.Holder); ok {
+		holder.Holding(h)
+	}
 }
 
 // Think is where an operation has read what it needs.

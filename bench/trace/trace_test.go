@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/bench"
 	"github.com/lockbench/lockbench/bench/postgres/pgtest"
 	"github.com/lockbench/lockbench/bench/trace"
 	"github.com/lockbench/lockbench/internal/golden"
+	"github.com/lockbench/lockbench/scenarios"
+	"github.com/lockbench/lockbench/strategies"
 )
 
 // TestSeats holds every strategy and variant to what it is known to do with two users and one seat: each time the same.
@@ -264,6 +267,75 @@ func TestGate(t *testing.T) {
 				t.Errorf("U2 sends %q before it is in", e.SQL)
 			}
 		}
+	}
+}
+
+// leasing is mutex as a service would grant it: it lets nobody in who is not connected, and gives everybody a token.
+type leasing struct{ strategies.Mutex }
+
+func (l leasing) Bind(b bench.Binding) (bench.Discipline, error) {
+	d, err := l.Mutex.Bind(b)
+	return &granted{Discipline: d, gate: d.(bench.Gate)}, err
+}
+
+type granted struct {
+	bench.Discipline
+	gate      bench.Gate
+	connected bool
+	calls     []string
+	tokens    []int64 // as the sessions were told
+}
+
+func (g *granted) Enter(ctx context.Context, r *bench.Request) (*bench.Hold, error) {
+	if !g.connected {
+		return nil, errors.New("nobody connected the service")
+	}
+	h, err := g.gate.Enter(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &bench.Hold{Tokens: [2]int64{r.User}, Leave: h.Leave}, nil
+}
+
+func (g *granted) Reach(context.Context) (time.Duration, error) { return time.Second, nil }
+
+func (g *granted) Connect(context.Context, bench.Leasing) error {
+	g.connected, g.calls = true, append(g.calls, "connect")
+	return nil
+}
+
+func (g *granted) Sweep(context.Context, bench.Leasing) (int64, error) {
+	g.calls = append(g.calls, "sweep")
+	return 0, nil
+}
+
+func (g *granted) Disconnect() { g.connected, g.calls = false, append(g.calls, "disconnect") }
+
+func (g *granted) Open(c bench.Conn, think func()) bench.Session {
+	return holding{g.Discipline.Open(c, think), g}
+}
+
+type holding struct {
+	bench.Session
+	g *granted
+}
+
+func (h holding) Holding(hold *bench.Hold) { h.g.tokens = append(h.g.tokens, hold.Tokens[0]) }
+
+// TestLeased: a lock that a service grants is connected, told to the sessions, swept and disconnected in a trace as in a run.
+func TestLeased(t *testing.T) {
+	s := trace.Plan(bench.Settings{Strategies: []string{"mutex"}, Scenario: "seats", Users: 2, Rows: 1, Retries: 10, Seed: 1})
+	race := pgtest.Compile(t, s, []bench.Strategy{leasing{}}, scenarios.All(), bench.Connecting{})
+	g := race.Cells[0].Discipline.(*granted)
+	tr, err := trace.Run(t.Context(), race, pgtest.Store(t, pgtest.DSN(t)), bench.NewStop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := tr.Races[0]; r.Verdict != bench.Sound || len(r.Notes) > 0 {
+		t.Errorf("verdict %s, notes %v", r.Verdict, r.Notes)
+	}
+	if !slices.Equal(g.calls, []string{"connect", "sweep", "disconnect"}) || !slices.Equal(g.tokens, []int64{1, 2}) {
+		t.Errorf("calls %v, tokens %v", g.calls, g.tokens)
 	}
 }
 

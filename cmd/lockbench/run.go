@@ -154,14 +154,7 @@ func (f *raceFlags) add(fs flagSet) {
 	g.duration(&s.LockTimeout, "lock-timeout", 0, "of a wait for a lock (default none)")
 
 	g = fs.in("Lock services")
-	f.services = map[string]*string{}
-	for _, st := range allStrategies() {
-		if st.External {
-			f.services[st.Name] = new(string)
-			env := "LOCKBENCH_" + strings.ToUpper(st.Name)
-			g.text(f.services[st.Name], st.Name, "host:port", fs.a.env(env), fmt.Sprintf("where it is (or %s; default %s)", env, st.Address))
-		}
-	}
+	f.services = g.lockServices()
 	g.duration(&s.TTL, "ttl", 0, fmt.Sprintf("of a lease that nothing renews (default %v)", bench.DefaultTTL))
 	g.text(&s.Stall, "stall", "stall", "", "stop this share of the operations between read and write, as 800ms@2%: a garbage collection, a suspended machine")
 	g.duration(&s.CallerDeadline, "caller-deadline", 0, "after which a caller has gone, though the server works on for him (default none)")
@@ -337,14 +330,7 @@ func (f *raceFlags) settle(given *pflag.FlagSet) bench.Settings {
 		s.Trials = loopTrials
 	}
 	s.Options = givenOptions(f.options, given)
-	for name, address := range f.services {
-		if *address != "" {
-			if s.Services == nil {
-				s.Services = map[string]string{}
-			}
-			s.Services[name] = *address
-		}
-	}
+	s.Services = givenServices(f.services)
 	settleEnd(&s, given)
 	return s
 }

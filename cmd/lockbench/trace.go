@@ -17,6 +17,7 @@ import (
 type traceFlags struct {
 	settings bench.Settings
 	options  map[string]*string // flags of single scenarios, by name
+	services map[string]*string // addresses of lock services, by strategy
 	where    source
 	format   string
 	quiet    bool
@@ -70,6 +71,7 @@ func (f *traceFlags) add(fs flagSet) {
 	f.options = g.ofScenarios()
 
 	f.where.add(fs.in("Database"))
+	f.services = fs.in("Lock services").lockServices()
 
 	g = fs.in("Output")
 	g.oneOf(&f.format, "format", "text", traceFormats(), "how to print it; text falls back to a line an event below 100 columns")
@@ -95,6 +97,9 @@ func (a *app) trace(ctx context.Context, given *pflag.FlagSet, f *traceFlags) er
 	sig := interruptible(ctx, say)
 	defer sig.end()
 
+	if err := race.Reach(sig.ctx); err != nil {
+		return err
+	}
 	db, err := f.where.open(sig.ctx, race.Settings.Connections, say)
 	if err != nil {
 		if code := sig.code(); code != 0 {
@@ -116,7 +121,7 @@ func (a *app) checkTrace(given *pflag.FlagSet, f *traceFlags) *bench.Race {
 		a.problem(bench.Hintf("lockbench run races hundreds", "--users of a trace is %d to %d, got %d", trace.LeastUsers, trace.MostUsers, n))
 		s.Users = trace.LeastUsers
 	}
-	s.Options = givenOptions(f.options, given)
+	s.Options, s.Services = givenOptions(f.options, given), givenServices(f.services)
 	if !given.Changed("rows") {
 		for _, sc := range scenarios.All() {
 			if sc.Info().Name == s.Scenario {

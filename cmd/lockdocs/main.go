@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/postgres"
 	"github.com/lockbench/lockbench/bench/postgres/embedded"
 	"github.com/lockbench/lockbench/internal/reference"
+	"github.com/lockbench/lockbench/strategies"
 )
 
 func main() {
@@ -57,6 +59,19 @@ func run(ctx context.Context, args []string) int {
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
+// services are the addresses of lock services, from the variables that the command line of lockbench knows too.
+func services() map[string]string {
+	at := map[string]string{}
+	for _, st := range strategies.All() {
+		if info := st.Info(); info.External {
+			if address := os.Getenv("LOCKBENCH_" + strings.ToUpper(info.Name)); address != "" {
+				at[info.Name] = address
+			}
+		}
+	}
+	return at
+}
+
 // measure races what a file lacks, or everything, and records it there.
 func measure(ctx context.Context, file string, anew bool) error {
 	began := time.Now()
@@ -78,7 +93,7 @@ func measure(ctx context.Context, file string, anew bool) error {
 		return err
 	}
 	defer store.Close()
-	m, err := reference.Measure(ctx, store, known, say)
+	m, err := reference.Measure(ctx, store, services(), known, say)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Measured struct {
 	Trials      int               `json:"trials"`
 	Cells       []Cell            `json:"cells"`
 	Stories     []Story           `json:"stories"`
+
+	services map[string]string // while it is measured
 }
 
 // Cell is a strategy with its options on a scenario with its options.
@@ -138,12 +140,13 @@ const (
 )
 
 // Measure races every strategy on every scenario. What known, which may be nil, holds already and what is still true of today's strategies
-// is taken over, so that a new one costs no more than its own races.
-func Measure(ctx context.Context, store trace.Store, known *Measured, say func(format string, args ...any)) (*Measured, error) {
-	m := &Measured{Schema: MeasuredSchema, Users: measuredUsers, Connections: measuredConnections, Trials: measuredTrials}
+// is taken over, so that a new one costs no more than its own races. services are the addresses of lock services that are not at their
+// usual one, by strategy.
+func Measure(ctx context.Context, store trace.Store, services map[string]string, known *Measured, say func(format string, args ...any)) (*Measured, error) {
+	m := &Measured{services: services, Schema: MeasuredSchema, Users: measuredUsers, Connections: measuredConnections, Trials: measuredTrials}
 	if known != nil {
 		*m = *known
-		m.Cells, m.Stories = nil, nil
+		m.services, m.Cells, m.Stories = services, nil, nil
 	} else {
 		known = &Measured{}
 	}
@@ -202,7 +205,7 @@ func (m *Measured) scenario(ctx context.Context, store trace.Store, known *Measu
 	name := sc.Info().Name
 	plan := func(labels ...string) (*bench.Race, error) {
 		return bench.Compile(bench.Settings{
-			Strategies: labels, Scenario: name, Options: o, Mode: bench.Burst,
+			Strategies: labels, Scenario: name, Options: o, Services: m.services, Mode: bench.Burst,
 			Users: m.Users, Connections: m.Connections, Trials: m.Trials, Seed: 1, Skew: "uniform",
 			Think: bench.Duration(2 * time.Millisecond), Retries: 100, Backoff: "exp=1ms..50ms",
 			Deadline: bench.Duration(30 * time.Second), Drain: bench.Duration(5 * time.Second),
@@ -264,7 +267,7 @@ func (m *Measured) scenario(ctx context.Context, store trace.Store, known *Measu
 			c.Found[f.Anomaly] = max(c.Found[f.Anomaly], f.Count)
 		}
 		if _, mixed := sc.(bench.Mixer); !mixed {
-			if c.Sent, err = sent(ctx, store, sc, o, c.Strategy); err != nil {
+			if c.Sent, err = m.sent(ctx, store, sc, o, c.Strategy); err != nil {
 				return 0, fmt.Errorf("%s: %w", c.Strategy, err)
 			}
 		}
@@ -286,9 +289,9 @@ func present(counts map[string]int64) map[string]int64 {
 const draws = 4
 
 // sent names the statements of an operation that nobody disturbs.
-func sent(ctx context.Context, store trace.Store, sc bench.Scenario, o bench.Options, label string) (longest []string, err error) {
+func (m *Measured) sent(ctx context.Context, store trace.Store, sc bench.Scenario, o bench.Options, label string) (longest []string, err error) {
 	for seed := range uint64(draws) {
-		t, err := slow(ctx, store, sc, o, label, 1, seed+1)
+		t, err := m.slow(ctx, store, sc, o, label, 1, seed+1)
 		if err != nil {
 			return nil, err
 		}
@@ -315,9 +318,9 @@ func sent(ctx context.Context, store trace.Store, sc bench.Scenario, o bench.Opt
 }
 
 // slow races in slow motion.
-func slow(ctx context.Context, store trace.Store, sc bench.Scenario, o bench.Options, label string, users int, seed uint64) (*trace.Trace, error) {
+func (m *Measured) slow(ctx context.Context, store trace.Store, sc bench.Scenario, o bench.Options, label string, users int, seed uint64) (*trace.Trace, error) {
 	s := bench.Settings{
-		Strategies: []string{label}, Scenario: sc.Info().Name, Options: o, Users: users, Retries: 10, Seed: seed,
+		Strategies: []string{label}, Scenario: sc.Info().Name, Options: o, Services: m.services, Users: users, Retries: 10, Seed: seed,
 	}
 	s.Rows = trace.LeastRows(sc, s)
 	race, err := bench.Compile(trace.Plan(s), strategies.All(), scenarios.All(), bench.Connecting{})
@@ -337,7 +340,7 @@ func (m *Measured) tell(ctx context.Context, store trace.Store, info bench.Strat
 		if c.NA != "" || c.Skipped != "" {
 			continue
 		}
-		t, err := slow(ctx, store, sc, nil, info.Name, trace.LeastUsers, 1)
+		t, err := m.slow(ctx, store, sc, nil, info.Name, trace.LeastUsers, 1)
 		if err != nil {
 			return err
 		}
